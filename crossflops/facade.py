@@ -32,7 +32,7 @@ from crossflops.report.view import By, TableView, restrict_to_module, view
 from crossflops.rules.rule import Convention
 
 if TYPE_CHECKING:
-    from crossflops.render.pages.nouns import Noun
+    from crossflops.render.pages.nouns import ShowableResult
 
 
 class ShownResult:
@@ -49,22 +49,22 @@ class ShownResult:
         Raises:
             UnknownNameError: The suffix names no format.
         """
-        from crossflops.render.formats import content_file_bytes, file_suffixes, suffix
+        from crossflops.render.formats import content_file_bytes, file_suffixes, format_suffix
 
         file = Path(path)
-        if suffix(file) not in file_suffixes():
+        if format_suffix(file) not in file_suffixes():
             raise UnknownNameError(
                 f"{file} does not end in the suffix of a known format",
                 f"end the file name with one of {', '.join(file_suffixes())}",
             )
-        file.write_bytes(content_file_bytes(cast("Noun", self), file))
+        file.write_bytes(content_file_bytes(cast("ShowableResult", self), file))
         return file
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain dicts and lists: the JSON that the command writes."""
         from crossflops.render.formats import FORMATS
 
-        plain: dict[str, Any] = msgspec.json.decode(FORMATS[".json"](cast("Noun", self)))
+        plain: dict[str, Any] = msgspec.json.decode(FORMATS[".json"](cast("ShowableResult", self)))
         return plain
 
     def to_pandas(self) -> Any:
@@ -75,14 +75,14 @@ class ShownResult:
         """
         from crossflops.render.formats import main_table
 
-        table = main_table(cast("Noun", self))
+        table = main_table(cast("ShowableResult", self))
         return build_data_frame(table.heads, table.rows)
 
     def _repr_html_(self) -> str:
         """Return the page as an HTML fragment; notebooks call this to display it."""
         from crossflops.render.html import html
 
-        return html(cast("Noun", self))
+        return html(cast("ShowableResult", self))
 
     def __str__(self) -> str:
         """Return the page, as a terminal shows it."""
@@ -90,7 +90,7 @@ class ShownResult:
             terminal_page_text,
         )  # `--help` imports this file, no renderer
 
-        return terminal_page_text(cast("Noun", self))
+        return terminal_page_text(cast("ShowableResult", self))
 
 
 def build_data_frame(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Any:

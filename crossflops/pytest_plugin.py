@@ -70,7 +70,10 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
         a rule is broken.
         """
         from crossflops.errors import CrossflopsError
-        from crossflops.render.pages.budgets import failures, savings
+        from crossflops.render.pages.budgets import (
+            budget_failure_sentences,
+            budget_saving_sentences,
+        )
 
         marked = [rule for mark in request.node.iter_markers("flops_budget") for rule in mark.args]
         strays = [
@@ -94,9 +97,13 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
             refused = f"{error.message}\n{error.hint}"
         if refused:  # outside of the handler, or pytest shows the error twice
             pytest.fail(_with_test_remedies(refused), pytrace=False)
-        request.node.user_properties += [(_SAVED, text) for text in savings(checks)]
+        request.node.user_properties += [
+            (_SAVED, text) for text in budget_saving_sentences(checks)
+        ]
         if not checks.hold:
-            pytest.fail(_with_test_remedies("\n".join(failures(checks))), pytrace=False)
+            pytest.fail(
+                _with_test_remedies("\n".join(budget_failure_sentences(checks))), pytrace=False
+            )
         return checks
 
     return hold

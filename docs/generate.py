@@ -12,14 +12,14 @@ from pathlib import Path
 
 from crossflops.causes import package_causes as our_causes
 from crossflops.ir.graph import Op
-from crossflops.operators import all_operator_rules, not_counted
+from crossflops.operators import all_operator_rules, reasons_for_missing_rules
 from crossflops.operators.formula_sources import STATE
 from crossflops.operators.gradient import Backward, no_gradient
 from crossflops.plugins.failures import HINTS, STAGES
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.explain import cause_blocks
-from crossflops.tools.registry import ours
+from crossflops.tools.registry import own_conventions
 
 FOLDER = Path(__file__).parent
 sys.path += [str(FOLDER), str(FOLDER.parent)]
@@ -43,7 +43,7 @@ def ops() -> str:
     )
     pending = Table(
         columns=(Column(head="operator"), Column(head="why")),
-        rows=tuple(Row(row) for row in sorted(not_counted().items())),
+        rows=tuple(Row(row) for row in sorted(reasons_for_missing_rules().items())),
     )
     return markdown(Page((title, table, Heading("Not counted yet"), pending)))
 
@@ -78,8 +78,9 @@ _BACKWARD = {"none": "no gradient", "": "by the function that calls it"}
 _BY_CALL = "exact if lengths are recorded, else a bound"
 _KERNELS = (
     "These operators are recognized by their names, so they are counted even if their library "
-    "is not installed. A class, package.module:Class, is one node. Your own formula for the "
-    "same operator replaces the formula of this list.",
+    "is not installed. A class, package.module:Class, is one node. A * stands for the settings "
+    "that a library writes into a name. Your own formula for the same operator replaces the "
+    "formula of this list.",
     "Each formula is the work of the function that the kernel computes, by its source. Masked "
     "scores of attention are counted, also with a causal mask or a window, as everywhere in "
     "crossflops. A training step includes the values that a kernel recomputes in its backward "
@@ -120,7 +121,7 @@ def _beneath(block: Block) -> Block:
 
 def tools() -> str:
     """Every convention, as `crossflops explain TOOL@EDITION` shows it."""
-    return "\n".join(map(markdown, ours()))
+    return "\n".join(map(markdown, own_conventions()))
 
 
 def published() -> str:

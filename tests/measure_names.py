@@ -24,8 +24,8 @@ IRREGULAR = frozenset({
     "said", "seen", "sent", "spoken", "swapped", "taken", "taught", "thought", "thrown", "told",
     "understood", "unseen", "woven", "written",
 })  # fmt: skip
-NO_PARTICIPLES = frozenset({"bed", "embed", "exceed", "feed", "need", "proceed", "seed", "shed",
-                            "speed", "succeed", "unneed", "weed"})  # fmt: skip
+NO_PARTICIPLES = frozenset({"bed", "deepspeed", "embed", "exceed", "feed", "need", "proceed",
+                            "seed", "shed", "speed", "succeed", "unneed", "weed"})  # fmt: skip
 LEADING_WORDS = frozenset({
     "about", "across", "again", "alone", "apart", "around", "as", "at", "behind", "beside",
     "between", "by", "early", "for", "from", "here", "in", "inside", "into", "of", "on", "once",

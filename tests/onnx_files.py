@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.graph import Control
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.trace import Setting
@@ -57,7 +57,7 @@ def optimized(path: str, level: str) -> str:
 def graph_of(path: str, trips=None, branches=None, **options):
     """The graph of a file."""
     control = Control(trips or {}, branches or {})
-    return normalize(OnnxFile(path=path, control=control, **options), Setting())[0]
+    return normalize_onnx_file(OnnxFile(path=path, control=control, **options), Setting())[0]
 
 
 def ledger_of(path: str, **options) -> Ledger:

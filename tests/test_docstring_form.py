@@ -6,7 +6,7 @@ from tests.docstring_form import PACKAGE, ROOMS, find_violations
 
 # A page prints the beginning of these as the equation of a rule.
 EQUATIONS = {
-    "_chains_of_paths", "as_given", "leaves_and_leftovers", "ptflops_chain_counts",
+    "_chains_of_paths", "keep_shapes_of_graph", "leaves_and_leftovers", "ptflops_chain_counts",
     "read_xla_program", "torchinfo_leaf_counts", "torchstat_base_wrapper_counts",
     "torchstat_wrapper_counts", "with_onnx_tool_shapes", "xla_total_flops",
 }  # fmt: skip

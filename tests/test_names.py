@@ -65,22 +65,12 @@ PARTICIPLES = {
     "covered": "public, `KernelProfile.covered`",
     "installed": "documented for adapters: docs/plugins",
     "registered": "a term of the field: a module that is registered in its parent",
-    "transposed": "a term of the field: a transposed convolution",
     "uncounted": "public, `Ledger.uncounted`: the set of nodes without a count",
 }
 # Names of functions of more than two modules, with the one meaning that they have in each.
 ONE_MEANING = {
-    "addmm": "the rule of a tool for the operator",
-    "attention": "the rule of a tool for the layer",
-    "cell": "the rule of a tool for a cell of a recurrent layer",
-    "convolution": "the rule of a tool for the operator",
     "count": "counts: a model (verbs), a graph (ledger), what a command counts (cli)",
-    "einsum": "the rule of a tool for the operator",
-    "linear": "the rule of a tool for the operator",
     "main": "the entry point of a process",
-    "matmul": "the rule of a tool for the operator",
-    "recurrent": "the rule of a tool for the layer",
-    "transposed": "the rule of a tool for a transposed convolution",
 }
 ADVERBS = LEADING_WORDS | {
     "else", "everything", "elsewhere", "one", "still", "together", "what", "which", "who", "whose",
@@ -228,7 +218,7 @@ MOST = Names(
     begin_with_participle=0.0027,  # public names and ids of rules: uncounted, called, covered
     only_participle=0.002,
     begin_with_preposition=0.0025,
-    in_three_modules=11,
+    in_three_modules=2,
     renamed_imports=0,
     empty_beginnings=0,
 )

@@ -26,9 +26,9 @@ from crossflops.bench.timing import (
 )
 from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import RunnableModel, Source, frontend_of, runtime_frontend
-from crossflops.frontends.inputs import from_archive
+from crossflops.frontends.inputs import arrays_from_npz
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
-from crossflops.plugins.failures import exception_text, shorten_line, speaks_of_memory
+from crossflops.plugins.failures import exception_text, says_memory_ran_out, shorten_line
 from crossflops.workers.conversation import Wait, serve_order
 
 _TRACED = 10  # runs under the profiler, where they are not short
@@ -69,7 +69,7 @@ def run_to_answer(run: Callable[[], Ran], batch: int) -> Answer:
     except Exception as error:  # whatever the runtime raises is its word on the model
         print_traceback(error)
         message = exception_text(error)
-        if speaks_of_memory(message):
+        if says_memory_ran_out(message):
             return Unfit(batch=batch, stage="memory", message=_OUT_OF_MEMORY)
         return Unfit(batch=batch, stage="run", message=shorten_line(message, _SAID))
 
@@ -79,7 +79,7 @@ def run_file(order: FileOrder) -> Ran:
     the order requests one.
     """
     module = session.import_onnxruntime()
-    provided = from_archive(order.inputs_file) if order.inputs_file else {}
+    provided = arrays_from_npz(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
     session.make_node_names_unique(model.graph)
     if order.allocated:

@@ -11,7 +11,7 @@ from crossflops.bench.timing import Answer, Order, Ran, Refusal
 from crossflops.errors import NormalizeError
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, Unfit
-from crossflops.plugins.failures import shorten_line, speaks_of_memory
+from crossflops.plugins.failures import says_memory_ran_out, shorten_line
 from crossflops.workers.process import ProcessEnd, run_single_process
 
 SECONDS = 300.0  # a run that is watched may take so long,
@@ -49,7 +49,7 @@ def run_bench_order(
 
 def _explain_missing_answer(batch: int, ended: ProcessEnd) -> Unfit:
     """Return why a process ended without an answer: out of memory, killed or crashed."""
-    if speaks_of_memory(ended.output):
+    if says_memory_ran_out(ended.output):
         return Unfit(batch=batch, stage="memory", message="ran out of memory")
     if ended.status == -signal.SIGKILL:
         message = "was killed, often because the system ran out of memory"

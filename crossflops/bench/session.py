@@ -14,8 +14,8 @@ from crossflops.ir.graph import TensorSpec
 from crossflops.load.order import node_subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import parse_model_proto
-from crossflops.load.validation import validate
-from crossflops.plugins.failures import speaks_of_memory
+from crossflops.load.validation import validate_and_sort_model
+from crossflops.plugins.failures import says_memory_ran_out
 
 FOLDER = "session.model_external_initializers_file_folder_path"
 _SAVED = "session.optimized_model_external_initializers_"
@@ -43,7 +43,7 @@ def import_onnxruntime() -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError("onnxruntime is not installed", INSTALL) from error
     except ImportError as error:
-        if speaks_of_memory(str(error)):
+        if says_memory_ran_out(str(error)):
             raise MemoryError(str(error)) from error
         raise NormalizeError(f"onnxruntime cannot be imported: {error}", INSTALL) from error
     return onnxruntime
@@ -59,13 +59,13 @@ def prepare_session_model(
     here. Raises TargetError, InputError.
     """
     model = parse_model_proto(Path(path).read_bytes())
-    validate(model)
+    validate_and_sort_model(model)
     provided = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
-    binding.bind(model.graph, dims, (*specs, *provided), path)
+    binding.bind_input_sizes(model.graph, dims, (*specs, *provided), path)
     if specs or provided:
         _remove_stated_shapes(model.graph)
     _remove_empty_output_types(model.graph)
-    local = functions.local(model)
+    local = functions.local_functions(model)
     if functions.size_after_inlining(model, local) <= functions.LIMIT:
         functions.inline_function_calls(model, local)
     model.ir_version = min(model.ir_version, _FORMAT)
@@ -152,7 +152,7 @@ def make_model_inputs(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]
     """
     return {
         value.name: _make_input_value(value, provided)
-        for value in binding.model_inputs(model.graph)
+        for value in binding.inputs_given_by_caller(model.graph)
     }
 
 

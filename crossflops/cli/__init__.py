@@ -197,9 +197,9 @@ def _run_process_command() -> int:
     verb, *words = sys.argv[1:] or ("",)
     file = next((word for word in words if word.endswith(".onnx")), "")
     if verb == "count" and file:
-        from crossflops.load import begin_to_read
+        from crossflops.load import start_reading_ahead
 
-        begin_to_read(file)
+        start_reading_ahead(file)
     return _run_command_line(None)
 
 

@@ -36,7 +36,7 @@ from crossflops.cli.output import (
 )
 from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Profile
-from crossflops.plugins.discovery import to_install
+from crossflops.plugins.discovery import plugin_install_command
 from crossflops.render.pages.places import TOP, ComparisonView
 from crossflops.report.comparison import Against
 from crossflops.report.report import Report
@@ -287,7 +287,9 @@ def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone and not report.training:  # else a warning names those left out
-        print_to_stderr(f"no tool is installed. To install tools: {to_install() or DOCTOR}")
+        print_to_stderr(
+            f"no tool is installed. To install tools: {plugin_install_command() or DOCTOR}"
+        )
     elif profiles and all(isinstance(answer, Failure) for answer in profiles):
         print_to_stderr("every tool failed")
         return NO_ANSWER

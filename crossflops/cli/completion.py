@@ -91,9 +91,9 @@ def _tool_completions() -> Iterable[str]:
 
 def _device_completions() -> Iterable[str]:
     """Return the ids of all devices in the catalogue and in the configuration."""
-    from crossflops.hardware.devices.catalogue import additions, catalogue_devices
+    from crossflops.hardware.devices.catalogue import catalogue_devices, user_devices
 
-    return [device.id for device in catalogue_devices(additions(None))]
+    return [device.id for device in catalogue_devices(user_devices(None))]
 
 
 def _explain_page_completions() -> Iterable[str]:

@@ -10,7 +10,7 @@ import click
 from crossflops.cli.options import OUTPUT, Positive, command_options, reject_options, verb
 from crossflops.cli.output import showing_progress, write_verb_result
 from crossflops.errors import InputError
-from crossflops.render.formats import suffix
+from crossflops.render.formats import format_suffix
 
 _POSITIVE = Positive()
 
@@ -44,7 +44,7 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
 
     question = DeviceQuestion(**{**chosen, "peak_tflops": tuple(chosen["peak_tflops"])})
     question.refuse_contradictions()
-    shows_peaks = as_json or (file is not None and suffix(file) == ".json")
+    shows_peaks = as_json or (file is not None and format_suffix(file) == ".json")
     if not question.subject_names and not shows_peaks:
         reject_options(
             ("precision",), "the page of all devices shows no peaks", "add --search or --json"

@@ -15,13 +15,13 @@ from crossflops.ir.profile import Failure
 from crossflops.operators.formula_sources import STATE, formulas_in_force
 from crossflops.patches.installed import patch_targets
 from crossflops.plugins.discovery import (
-    extra,
+    extra_install_command,
     find_distribution_version,
     load_plugin_adapter,
     plugin_entry_points,
-    to_install,
+    plugin_install_command,
 )
-from crossflops.plugins.elsewhere import Offer, interpreters_by_tool, offers
+from crossflops.plugins.elsewhere import Offer, ask_interpreters_for_tools, interpreters_by_tool
 from crossflops.render.pages.inventory import (
     Component,
     FormulaRow,
@@ -45,7 +45,7 @@ def list_tool_rows(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
     for convention in all_conventions():
         known.setdefault(convention.tool, []).append(convention)
     plugins = plugin_entry_points()
-    far = offers(interpreters)
+    far = ask_interpreters_for_tools(interpreters)
     names = dict.fromkeys([*known, *plugins, *interpreters])
     return tuple(
         _external_tool_row(name, known.get(name, []), far[name], interpreters[name])
@@ -60,7 +60,7 @@ def _local_tool_row(tool: str, editions: list[Convention], is_installed: bool) -
     verified.
     """
     version: str | None = None
-    install = to_install([tool])  # "" for a convention that no plugin runs
+    install = plugin_install_command([tool])  # "" for a convention that no plugin runs
     state: State = "missing" if _all_verified_versions(editions) and install else "no tool"
     message = ""
     if is_installed:
@@ -226,7 +226,9 @@ def _installation_components() -> tuple[Component, ...]:
         name="Python", version=platform.python_version(), python=sys.executable, state="ok"
     )
     core = [_package_component(name) for name in CORE]
-    extras = [_package_component(name, extra(brings)) for name, brings in EXTRAS.items()]
+    extras = [
+        _package_component(name, extra_install_command(brings)) for name, brings in EXTRAS.items()
+    ]
     return (python, *core, *extras, _torchvision_component())
 
 

@@ -201,9 +201,9 @@ def writes_json(fields: Mapping[str, Any]) -> bool:
     file = fields["file"]
     if file is None:
         return bool(fields["as_json"])
-    from crossflops.render.formats import suffix
+    from crossflops.render.formats import format_suffix
 
-    return suffix(file) == ".json"
+    return format_suffix(file) == ".json"
 
 
 # TARGET and everything that says how to build and run it: `pop_request` takes their values.
@@ -484,17 +484,17 @@ def _check_output_file(
     """
     if value is None:
         return None
-    from crossflops.render.formats import PARQUET, file_suffixes, suffix
+    from crossflops.render.formats import PARQUET, file_suffixes, format_suffix
 
     path = Path(value)
-    if suffix(path) not in file_suffixes():
+    if format_suffix(path) not in file_suffixes():
         raise UnknownNameError(
-            f"{value} has the suffix {suffix(path)!r}, which is not a known format"
+            f"{value} has the suffix {format_suffix(path)!r}, which is not a known format"
             if path.suffix
             else f"{value} has no suffix, which would give the format",
             f"choose one of {', '.join(file_suffixes())}",
         )
-    if suffix(path) == PARQUET:
+    if format_suffix(path) == PARQUET:
         from crossflops.render.parquet import require_pyarrow
 
         require_pyarrow()

@@ -13,9 +13,15 @@ import click
 from crossflops.commands import localize_commands
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import write_file
-from crossflops.render.layout import Noun
+from crossflops.render.layout import ShowableResult
 from crossflops.render.pages.summary import Unit
-from crossflops.render.terminal import WORD, inert_json, legible, terminal, terminal_width
+from crossflops.render.terminal import (
+    WORD,
+    escape_json_control_chars,
+    terminal,
+    terminal_width,
+    to_legible_text,
+)
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -30,7 +36,7 @@ _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..
 
 
 def write_verb_result(
-    result: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs"
+    result: ShowableResult, *, as_json: bool, file: Path | None, unit: Unit = "macs"
 ) -> None:
     """Write a result to stdout as a page or as JSON, or to a file in the format of its suffix.
 
@@ -50,12 +56,12 @@ def write_verb_result(
     if file is not None:
         write_side_file(file, content_file_bytes(result, file, unit))
     if as_json:
-        _print_to_stdout(_to_encodable_json(inert_json(FORMATS[".json"](result))))
+        _print_to_stdout(_to_encodable_json(escape_json_control_chars(FORMATS[".json"](result))))
 
 
 def print_to_stderr(text: str) -> None:
     """Write a text as one line to stderr, with control characters escaped."""
-    line = legible(localize_commands(" ".join(text.split())), WORD, _SAID)
+    line = to_legible_text(localize_commands(" ".join(text.split())), WORD, _SAID)
     try:
         click.echo(line, err=True)
     except OSError:  # no stream is left for a message, and the exit status says it
@@ -127,13 +133,16 @@ def write_batch_curve(bench: "Bench", plot: str) -> None:
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
     from crossflops.render.figures.batches import batch_curve_figure
-    from crossflops.render.figures.canvas import TitledCanvas, sheet
+    from crossflops.render.figures.canvas import TitledCanvas, stack_canvases
     from crossflops.render.figures.files import figure_file_bytes
 
     file, canvas = Path(plot), batch_curve_figure(bench.curve, bench.batch)
     title = f"{bench.name}, {bench.runtime}, {bench.device}"
     write_side_file(
-        file, figure_file_bytes(sheet([TitledCanvas(title, canvas)], canvas.label), file.suffix)
+        file,
+        figure_file_bytes(
+            stack_canvases([TitledCanvas(title, canvas)], canvas.label), file.suffix
+        ),
     )
 
 
@@ -143,7 +152,7 @@ def write_roofline_picture(report: "EfficiencyReport", plot: str) -> None:
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """
     from crossflops.render.figures.files import figure_file_bytes
-    from crossflops.render.figures.roofline import roofline_sheet
+    from crossflops.render.figures.roofline import roofline_plot_with_title
     from crossflops.report.efficiency import rooflines
 
     file, roofs = Path(plot), rooflines(report)
@@ -153,7 +162,9 @@ def write_roofline_picture(report: "EfficiencyReport", plot: str) -> None:
             "add --roofline to the command `crossflops efficiency`",
         )
     title = report.report.name if report.report else "as given"
-    write_side_file(file, figure_file_bytes(roofline_sheet(roofs[0], title), file.suffix))
+    write_side_file(
+        file, figure_file_bytes(roofline_plot_with_title(roofs[0], title), file.suffix)
+    )
     if len(roofs) > 1:
         print_to_stderr(f"--plot draws only the roofline of {roofs[0].device}")
 
@@ -164,11 +175,11 @@ def write_comparison_picture(report: "Report", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing differs.
     """
-    from crossflops.render.figures.comparison import comparison
+    from crossflops.render.figures.comparison import comparison_figure
     from crossflops.render.figures.files import figure_file_bytes
 
     file = Path(plot)
-    write_side_file(file, figure_file_bytes(comparison(report, file.name), file.suffix))
+    write_side_file(file, figure_file_bytes(comparison_figure(report, file.name), file.suffix))
 
 
 def write_side_file(file: Path, data: bytes) -> None:
@@ -198,7 +209,7 @@ class Progress:
             return
         from rich.text import Text
 
-        text = Text(legible(what.removesuffix("\n")))
+        text = Text(to_legible_text(what.removesuffix("\n")))
         if what.endswith("\n"):
             self._status.console.print(text)
         else:
@@ -233,7 +244,7 @@ def showing_progress(first_text: str) -> Iterator[Progress]:
         # Another descriptor of the terminal: that of stderr may lead elsewhere for a while.
         with (
             os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding) as terminal,
-            Console(file=terminal).status(Text(legible(first_text))) as status,
+            Console(file=terminal).status(Text(to_legible_text(first_text))) as status,
         ):
             yield Progress(status)
 

@@ -31,7 +31,7 @@ from crossflops.cli.output import (
     write_verb_result,
 )
 from crossflops.errors import InputError
-from crossflops.render.layout import Noun
+from crossflops.render.layout import ShowableResult
 from crossflops.render.pages.bench import TOP, BenchView
 from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.profile import ProfileView
@@ -125,7 +125,7 @@ def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
             reject_page_options_with_json(fields, "unit")
 
 
-def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
+def _content_to_render(report: Report, fields: dict[str, Any]) -> ShowableResult:
     """Return what to show of a report: one table, a comparison with --top causes, or the whole
     report.
     """

@@ -82,7 +82,7 @@ def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
     """Call `run()` in the child process and return its exit status; report to the parent when
     converters begin and end.
     """
-    from crossflops.frontends.conversion import listen
+    from crossflops.frontends.conversion import add_conversion_listener
 
     def report_converter(converter: str | None) -> None:
         """Tell the parent the name of the converter that begins (None at its end) and its time
@@ -91,7 +91,7 @@ def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
         with contextlib.suppress(OSError):
             os.write(event_pipe, f"{_limit[0]} {converter or ''}\n".encode())
 
-    listen(report_converter)
+    add_conversion_listener(report_converter)
     status = run()
     with contextlib.suppress(OSError):
         os.write(event_pipe, b"%s\n" % _DONE)

@@ -34,7 +34,7 @@ def describe_unloadable(model: Any) -> str:
         wide = [
             _onnx_node_name(node)
             for node in _iterate_onnx_nodes([model.graph, *model.functions])
-            if _is_wide(node)
+            if _is_pooling_over_many_axes(node)
         ]
         return (
             f"onnxruntime cannot run the file: {wide[0]!r} is a pool over more than "
@@ -59,7 +59,7 @@ def _onnx_node_name(node: Any) -> str:
     return node.name or next(iter(node.output), "")
 
 
-def _is_wide(node: Any) -> bool:
+def _is_pooling_over_many_axes(node: Any) -> bool:
     """Return whether the node is a pooling over more axes than onnxruntime supports (3)."""
     kernel = next((stored.ints for stored in node.attribute if stored.name == "kernel_shape"), ())
     return not node.domain and node.op_type in _POOLS and len(kernel) > _MOST_AXES

@@ -23,7 +23,15 @@ from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost, CountedNode, UncountedNode
 from crossflops.load.order import onnx_node_label
 from crossflops.load.protobuf import parse_model_proto
-from crossflops.load.reader import BYTES, HINT, Data, Field, fields, length_prefix, weightless
+from crossflops.load.reader import (
+    BYTES,
+    HINT,
+    Data,
+    Field,
+    copy_without_large_data,
+    encode_bytes_field_header,
+    protobuf_fields,
+)
 
 # Where the nodes of a model file lie, in bytes. No weight is read.
 #
@@ -54,7 +62,9 @@ class FileNode(NamedTuple):
 
 def main_graph_field(data: Data) -> Field:
     """Return the field of the main graph. Raises TargetError when there is not exactly one."""
-    graphs = [f for f in fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES]
+    graphs = [
+        f for f in protobuf_fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES
+    ]
     if len(graphs) != 1:
         raise TargetError(
             f"the file has {len(graphs)} graphs; a model must have exactly one", HINT
@@ -62,10 +72,10 @@ def main_graph_field(data: Data) -> Field:
     return graphs[0]
 
 
-def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
+def iterate_file_nodes(data: Data, graph: Field) -> Iterator[FileNode]:
     """Yield the nodes of the main graph, in the order of the file."""
     number = 0
-    for field in fields(data, graph.value, graph.end):
+    for field in protobuf_fields(data, graph.value, graph.end):
         if field.number == NODE and field.wire == BYTES:
             yield _parse_file_node(data, number, field)
             number += 1
@@ -76,7 +86,7 @@ def _parse_file_node(data: Data, number: int, field: Field) -> FileNode:
     output.
     """
     texts: dict[int, str] = {}
-    for part in fields(data, field.value, field.end):
+    for part in protobuf_fields(data, field.value, field.end):
         if part.number in (_OUTPUT, _NAME, _OP_TYPE) and part.wire == BYTES:
             text = data[part.value : part.end].decode(errors="replace")
             if not (part.number == _OUTPUT and texts.get(_OUTPUT)):
@@ -215,7 +225,7 @@ def copy_model(
     was converted from. Returns what was written. Raises TargetError,
     and CrossflopsError where external data is missing or another file bears its name.
     """
-    written = _copy_data(Path(source).parent, target.parent, locations)
+    written = _copy_external_data(Path(source).parent, target.parent, locations)
     with mapping_onnx_file(source) as data, replacing_file(target) as file:
         with open(file, "wb") as out:
             _copy_file(data, notes, out)
@@ -229,10 +239,12 @@ def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> Non
     metadata.
     """
     graph = main_graph_field(data)
-    changed = [(node.field, _rewrite_node(data, node, notes)) for node in nodes_of(data, graph)]
+    changed = [
+        (node.field, _rewrite_node(data, node, notes)) for node in iterate_file_nodes(data, graph)
+    ]
     grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
     _copy_bytes(data, 0, graph.begin, out)
-    out.write(length_prefix(GRAPH, graph.end - graph.value + grown))
+    out.write(encode_bytes_field_header(GRAPH, graph.end - graph.value + grown))
     at = graph.value
     for old, new in changed:
         _copy_bytes(data, at, old.begin, out)
@@ -250,21 +262,21 @@ def _rewrite_node(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> 
         return data[node.field.begin : node.field.end]
     kept = [
         data[part.begin : part.end]
-        for part in fields(data, node.field.value, node.field.end)
-        if not _is_note(data, part)
+        for part in protobuf_fields(data, node.field.value, node.field.end)
+        if not _is_metadata_of_crossflops(data, part)
     ]
     entries = [_metadata_entry_bytes(key, value) for key, value in note.metadata.items()]
     body = b"".join([*kept, *entries])
-    return length_prefix(NODE, len(body)) + body
+    return encode_bytes_field_header(NODE, len(body)) + body
 
 
-def _is_note(data: Data, part: Field) -> bool:
+def _is_metadata_of_crossflops(data: Data, part: Field) -> bool:
     """Return whether a field of a node is a metadata entry that crossflops wrote."""
     if part.number != METADATA or part.wire != BYTES:
         return False
     return any(
         entry.number == _KEY and data[entry.value : entry.end] in _COUNTS
-        for entry in fields(data, part.value, part.end)
+        for entry in protobuf_fields(data, part.value, part.end)
         if entry.wire == BYTES
     )
 
@@ -272,9 +284,11 @@ def _is_note(data: Data, part: Field) -> bool:
 def _metadata_entry_bytes(key: str, value: str, field: int = METADATA) -> bytes:
     """Return a key and its value as a metadata entry, in the bytes of protobuf."""
     texts = (key.encode(), value.encode())
-    parts = [length_prefix(number, len(text)) + text for number, text in enumerate(texts, 1)]
+    parts = [
+        encode_bytes_field_header(number, len(text)) + text for number, text in enumerate(texts, 1)
+    ]
     body = b"".join(parts)
-    return length_prefix(field, len(body)) + body
+    return encode_bytes_field_header(field, len(body)) + body
 
 
 def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
@@ -283,7 +297,7 @@ def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
     A message may have its fields in any order.
     """
     with mapping_onnx_file(str(file)) as data:
-        model = parse_model_proto(weightless(data))
+        model = parse_model_proto(copy_without_large_data(data))
     with open(file, "ab") as out:
         out.write(_metadata_entry_bytes(KEY, notes_text_with_digest(notes, model), _OF_MODEL))
 
@@ -313,7 +327,7 @@ def data_locations(model: Any) -> list[str]:
     return sorted(locations)
 
 
-def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:
+def _copy_external_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:
     """Copy external data files to another folder if they are missing there; return the paths of
     the new files.
     """
@@ -321,7 +335,7 @@ def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Pat
         return []
     names = list(locations)
     for name in names:
-        _check_data(source, target, name)
+        _check_external_data(source, target, name)
     written = []
     for name in names:
         copy = target / name
@@ -333,7 +347,7 @@ def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Pat
     return written
 
 
-def _check_data(source: Path, target: Path, name: str) -> None:
+def _check_external_data(source: Path, target: Path, name: str) -> None:
     """Raise CrossflopsError if an external data file cannot be copied: outside the model's folder,
     missing, or in conflict with another file.
     """
@@ -368,7 +382,9 @@ _GRADIENT = (
 )
 
 
-def node_data(notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs") -> str:
+def model_explorer_node_data(
+    notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs"
+) -> str:
     """Return node data for model-explorer as JSON text, with the MACs or FLOPs of each counted
     node.
 

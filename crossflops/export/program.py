@@ -21,7 +21,7 @@ from crossflops.load.payload import (
     is_dataless_tensor,
 )
 from crossflops.load.protobuf import parse_model_proto
-from crossflops.load.reader import length_prefix
+from crossflops.load.reader import encode_bytes_field_header
 
 _STACK = "pkg.torch.onnx.stack_trace"  # paths of the machine on which the model was exported
 LIMIT = (1 << 31) - (1 << 24)  # protobuf's 2 GiB, less what is no weight
@@ -47,7 +47,7 @@ def save_program(
         note = notes.get(node.name or f"{node.op_type}_{number}")
         if note is not None:
             node.metadata_props.update(note.metadata)
-    _open_statistics(model.graph)
+    _make_statistics_inputs(model.graph)
     weights = [value.const_value for value in model.graph.initializers.values()]
     size = sum(map(_weight_nbytes, weights))
     additional = f"{target.name}.data" if size > limit else None
@@ -71,7 +71,8 @@ def save_program(
         # whatever PyTorch raises where a tensor on meta is asked for its bytes
         raise CrossflopsError(
             f"cannot write the weights: {error}",
-            "build the model with values, not on the meta device",
+            "build the model on the CPU, without torch.device('meta'), so that its weights have "
+            "values",
         ) from error
     finally:
         if folder is not None:
@@ -79,7 +80,7 @@ def save_program(
     return [target.parent / name for name in reversed(names)]
 
 
-def _open_statistics(graph: Any) -> None:
+def _make_statistics_inputs(graph: Any) -> None:
     """Make running statistics of a training graph inputs with a default value, since a training
     step changes them.
 
@@ -135,7 +136,7 @@ def _write_single_file(model: Any, path: str) -> None:
     _stream_weights(proto, large, path)
 
 
-def save_uniform(data: bytes, target: Path) -> None:
+def save_with_uniform_weights(data: bytes, target: Path) -> None:
     """Save a model in which large weights have only a shape, each filled with one repeated number.
 
     Raises CrossflopsError beyond the size that a file may have.
@@ -167,16 +168,16 @@ def _stream_weights(proto: Any, large: Mapping[str, Any], path: str) -> None:
             stored.ClearField("external_data")
             stored.ClearField("data_location")
             size = large[stored.name].nbytes
-            head = length_prefix(_RAW_DATA, size)
+            head = encode_bytes_field_header(_RAW_DATA, size)
         head = stored.SerializeToString() + head
-        heads.append(length_prefix(_INITIALIZER, len(head) + size) + head)
+        heads.append(encode_bytes_field_header(_INITIALIZER, len(head) + size) + head)
     names = [stored.name for stored in proto.graph.initializer]
     proto.graph.ClearField("initializer")
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
     full = len(graph) + sum(map(len, heads)) + sum(weight.nbytes for weight in large.values())
     with open(path, "wb") as file:
-        file.write(proto.SerializeToString() + length_prefix(_GRAPH, full) + graph)
+        file.write(proto.SerializeToString() + encode_bytes_field_header(_GRAPH, full) + graph)
         for name, head in zip(names, heads, strict=True):
             file.write(head)
             if name in large:
@@ -186,7 +187,7 @@ def _stream_weights(proto: Any, large: Mapping[str, Any], path: str) -> None:
 # A copy of an ONNX file in which the sizes of the inputs are numbers.
 
 
-def save_bound(file: OnnxFile, target: Path) -> list[Path]:
+def save_with_bound_sizes(file: OnnxFile, target: Path) -> list[Path]:
     """Write an ONNX model with its weights and with the input sizes that `file` binds; return the
     paths of the written files.
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError, NormalizeError, frameworks
-from crossflops.frontends.conversion import converting
+from crossflops.frontends.conversion import announcing_converter
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
@@ -90,24 +90,24 @@ def framework_title(name: str) -> str:
     return name if frontend is None else frontend.title
 
 
-def knows_trained(trace: Trace) -> bool:
+def knows_trainable_parameters(trace: Trace) -> bool:
     """Return whether a trace says which parameters of its graph are trained."""
     frontend = frontend_named(trace.framework)
-    return frontend is not None and frontend.knows_trained and not _takes_parameters(trace)
+    return frontend is not None and frontend.knows_trained and not _has_parameters_as_inputs(trace)
 
 
-def _takes_parameters(trace: Trace) -> bool:
+def _has_parameters_as_inputs(trace: Trace) -> bool:
     """Return whether a model gets its parameters as an input: no module in its trace has any."""
     frontend = frontend_named(trace.framework)
     takes = frontend is not None and frontend.takes_parameters
     return takes and not any(module.params for module in trace.modules)
 
 
-def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
+def require_known_trainable_parameters(trace: Trace, trainable: Iterable[str] = ()) -> None:
     """Raise InputError if it is unknown which parameters are trained, also by `trainable`."""
-    if knows_trained(trace) or (_takes_parameters(trace) and any(trainable)):
+    if knows_trainable_parameters(trace) or (_has_parameters_as_inputs(trace) and any(trainable)):
         return
-    if _takes_parameters(trace):
+    if _has_parameters_as_inputs(trace):
         raise InputError(
             "the model has no parameters, so it is unknown which inputs are trained",
             "name the argument that holds the parameters, by index or keyword, such as "
@@ -127,7 +127,7 @@ def runtime_frontend(runtime: str) -> Frontend:
     return next(frontend for frontend in FRONTENDS if frontend.runtime == runtime)
 
 
-def may_be_of_another(target: str, names: Iterable[str]) -> bool:
+def may_be_of_other_framework(target: str, names: Iterable[str]) -> bool:
     """Return whether a target may be a model of a framework whose name is not in `names`.
 
     It is guessed from the words of the target, or of the file that it names: no code is run.
@@ -138,8 +138,8 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
     packages = [package for frontend in others for package in frontend.packages]
     path = Path(target.rpartition(":")[0] or target)
     if path.suffix != ".py":
-        named = any(library_of(target) in frontend.libraries() for frontend in others)
-        reads = named or any(frontend.reads(target) for frontend in others)
+        named = any(library_of_target(target) in frontend.model_libraries() for frontend in others)
+        reads = named or any(frontend.can_read(target) for frontend in others)
         return reads or path.name.partition(".")[0] in packages
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -148,14 +148,14 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
     return re.search(rf"^\s*(?:import|from)\s+(?:{'|'.join(packages)})\b", text, re.M) is not None
 
 
-def library_of(target: str) -> Library | None:
+def library_of_target(target: str) -> Library | None:
     """Return the library of a target such as `timm:resnet50` or a file, or None for others."""
     prefix, colon, name = target.partition(":")
     prefix, suffix = prefix if colon and name else "", Path(target).suffix
     is_folder = bool(target) and Path(target).is_dir()
     if not prefix and not suffix and not is_folder:
         return None
-    libraries = [library for frontend in FRONTENDS for library in frontend.libraries()]
+    libraries = [library for frontend in FRONTENDS for library in frontend.model_libraries()]
     named = (library for library in libraries if prefix and library.prefix == prefix)
     filed = (library for library in libraries if suffix and library.suffix == suffix)
     folders = (
@@ -176,35 +176,37 @@ def candidate_targets(name: str) -> tuple[str, ...]:
     return tuple(
         f"{library.prefix}:{known}"
         for frontend in FRONTENDS
-        for library in frontend.libraries()
-        for known in library.names()
+        for library in frontend.model_libraries()
+        for known in library.model_names()
         if known.casefold() == name.casefold()
     )
 
 
-def absent_libraries() -> tuple[str, ...]:
+def model_packages_to_install() -> tuple[str, ...]:
     """Return the uninstalled packages that would provide models by name, such as timm."""
-    libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
+    libraries = (library for frontend in FRONTENDS for library in frontend.model_libraries())
     return tuple(
-        library.package for library in libraries if library.names_models and not library.names()
+        library.package
+        for library in libraries
+        if library.names_models and not library.model_names()
     )
 
 
-def names_like(name: str) -> str:
+def similar_names_hint(name: str) -> str:
     """Return a hint with installed models of nearly this name, or "" if there are none."""
     from difflib import get_close_matches  # most runs name nothing wrong
 
     folded = {
         known.casefold(): f"{library.prefix}:{known}"
         for frontend in FRONTENDS
-        for library in frontend.libraries()
-        for known in library.names()
+        for library in frontend.model_libraries()
+        for known in library.model_names()
     }
     near = [folded[match] for match in get_close_matches(name.casefold(), folded, n=3)]
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
+def model_and_inputs_of_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
     """Return the model and inputs that a value contains, or the value itself and None.
 
     The inputs may show what a plain function is.
@@ -215,32 +217,32 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
     return next(holders, (value, None))
 
 
-def usual_input(model: Any) -> NamedModel | None:
+def default_model_input(model: Any) -> NamedModel | None:
     """Return the default inputs that a model itself documents, or None if it documents none."""
-    known = (frontend.usual_input(model) for frontend in FRONTENDS)
+    known = (frontend.default_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
 
 
 @contextmanager
-def building() -> Iterator[None]:
+def building_any_model() -> Iterator[None]:
     """Return a context for the code of a target that builds a model, in any framework."""
     with ExitStack() as stack:
         for frontend in FRONTENDS:
-            stack.enter_context(frontend.building())
+            stack.enter_context(frontend.building_model())
         yield
 
 
 @contextmanager
-def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
+def building_any_model_without_values(packages: Container[str] = ()) -> Iterator[None]:
     """Return a context in which a model is built without weight values, in any framework.
 
     Raises ValuesNeededError where it cannot be built so.
     """
     with ExitStack() as stack:
         for frontend in FRONTENDS:
-            own = (frontend.extra, *(library.package for library in frontend.libraries()))
+            own = (frontend.extra, *(library.package for library in frontend.model_libraries()))
             stack.enter_context(
-                frontend.building_without_values(any(package in packages for package in own))
+                frontend.building_model_without_values(any(package in packages for package in own))
             )
         yield
 
@@ -263,7 +265,7 @@ def require_frontend(model: Any) -> Frontend:
     frontend = frontend_of(model)
     if frontend is None:
         kinds = [kind for known in FRONTENDS for kind in known.models]
-        if hint := hint_for_other(model):
+        if hint := hint_for_unsupported_value(model):
             raise NormalizeError(
                 f"the model is of the type {_value_type_name(model)}, which is not a model", hint
             )
@@ -272,7 +274,7 @@ def require_frontend(model: Any) -> Frontend:
             f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
             " one, or (model, inputs)",
         )
-    frontend.require(model)
+    frontend.require_packages_for(model)
     return frontend
 
 
@@ -290,7 +292,7 @@ _INSTEAD = {
 }
 
 
-def hint_for_other(value: Any) -> str:
+def hint_for_unsupported_value(value: Any) -> str:
     """Return what to give instead of a value of a known library, "" for others."""
     rows = ((kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__)
     return next((_INSTEAD[row] for row in rows if row in _INSTEAD), "")
@@ -316,7 +318,7 @@ def with_control(source: Source, control: Control) -> Source:
     return msgspec.structs.replace(source, control=control)
 
 
-def refuse_mode(source: Source, setting: Setting) -> None:
+def reject_unsupported_no_grad(source: Source, setting: Setting) -> None:
     """Raise InputError for `--no-grad` on a model whose framework has no gradient mode."""
     frontend = frontend_of(source.model)
     if frontend is not None and not setting.grad and not frontend.has_gradient_mode:
@@ -333,7 +335,7 @@ def record_model(
 ) -> Recording:
     """Run or trace a model once, and return the recording of its calls."""
     frontend = require_frontend(source.model)
-    with converting(frontend.converter):
+    with announcing_converter(frontend.converter):
         return frontend.record(source, setting, views, runs)
 
 
@@ -343,12 +345,12 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
     The ONNX model is one of onnx_ir or the bytes of one, None for a file. See `Frontend.convert`.
     """
     frontend = require_frontend(recording.source.model)
-    with converting(frontend.converter):
+    with announcing_converter(frontend.converter):
         made = frontend.convert(recording, run)
     if made[2].calls:
-        from crossflops.frontends.whole_modules import with_whole_modules
+        from crossflops.frontends.whole_modules import with_modules_as_formula_nodes
 
-        made = with_whole_modules(*made)
+        made = with_modules_as_formula_nodes(*made)
     if not made[1].outputs:
         message = (
             "the model returns no tensor, so nothing is counted: a count includes only work "

@@ -13,7 +13,7 @@ _ALLOCATIONS = 100_000
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
+def delaying_garbage_collection() -> Iterator[None]:
     """Return a context in which the garbage collector runs less often."""
     before = gc.get_threshold()
     if 0 < before[0] < _ALLOCATIONS:

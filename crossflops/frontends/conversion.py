@@ -2,7 +2,7 @@
 
 A converter is another project's code, and some take time that grows with the square of the model.
 The command line has it run in a process that can be ended (crossflops/cli/supervision.py); from
-Python no message is shown unless `listen` asks for it.
+Python no message is shown unless `add_conversion_listener` asks for it.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,18 +20,18 @@ _listeners: list[Listener] = []
 _running: list[str] = []
 
 
-def listen(listener: Listener) -> None:
+def add_conversion_listener(listener: Listener) -> None:
     """Add a listener, called with a converter's name when it begins, and with None at its end."""
     _listeners.append(listener)
 
 
-def forget_listeners() -> None:
+def remove_conversion_listeners() -> None:
     """Remove all listeners: a forked process does not have those of its parent."""
     _listeners.clear()
 
 
 @contextmanager
-def converting(converter: str) -> Iterator[None]:
+def announcing_converter(converter: str) -> Iterator[None]:
     """Return a context in which listeners know that this converter runs; "" is no converter."""
     if not converter:
         yield
@@ -46,7 +46,7 @@ def converting(converter: str) -> Iterator[None]:
 
 
 @contextmanager
-def pausing_conversion() -> Iterator[None]:
+def announcing_no_converter() -> Iterator[None]:
     """Return a context in which listeners know that no converter runs."""
     _notify_listeners(None)
     try:
@@ -56,10 +56,10 @@ def pausing_conversion() -> Iterator[None]:
             _notify_listeners(_running[-1])
 
 
-def _notify_listeners(word: str | None) -> None:
+def _notify_listeners(converter: str | None) -> None:
     """Call each listener with the name of the running converter, or with None if none runs."""
     for listener in _listeners:
-        listener(word)
+        listener(converter)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def with_source_costs(
     return tuple(annotate_node(node) for node in nodes)
 
 
-def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
+def with_parameter_names(graph: Graph, names: Mapping[str, str]) -> Graph:
     """Return the graph with its weights renamed to the names of the model's parameters.
 
     `names` are the names of parameters by those of stored tensors.
@@ -99,7 +99,7 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
 
     def rename_node_inputs(node: Node) -> Node:
         """Return the node with the weights among its inputs renamed, also those in its bodies."""
-        bodies = tuple(with_weights(body, names) for body in node.bodies)
+        bodies = tuple(with_parameter_names(body, names) for body in node.bodies)
         return msgspec.structs.replace(
             node, inputs=tuple(map(rename_spec, node.inputs)), bodies=bodies
         )
@@ -141,7 +141,7 @@ def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> s
 # What identifies a graph: the name and the parameters of its model, and its structure.
 
 
-def module_parameter_sizes(modules: Iterable[Module]) -> dict[str, Any]:
+def graph_parameter_fields(modules: Iterable[Module]) -> dict[str, Any]:
     """Return fields of a graph: number and bytes of all parameters, shared storage once."""
     stored = {stored_value.storage: stored_value for row in modules for stored_value in row.params}
     by_type: dict[str, int] = {}
@@ -157,7 +157,7 @@ def module_parameter_sizes(modules: Iterable[Module]) -> dict[str, Any]:
 LARGEST = 1 << 30  # bytes of weights in the file of a converter; protobuf holds 2 GiB
 
 
-def require_room(nbytes: int) -> None:
+def require_weights_fit_in_file(nbytes: int) -> None:
     """Raise InputError if weights of `nbytes` bytes are too large for a converter's file."""
     if nbytes > LARGEST:
         raise InputError(
@@ -169,15 +169,15 @@ def require_room(nbytes: int) -> None:
 def with_graph_identity(graph: Graph, name: str, **sizes: Any) -> Graph:
     """Return the graph with the name and sizes of its model, and the hash of its structure."""
     graph = msgspec.structs.replace(graph, name=name, **sizes)
-    return msgspec.structs.replace(graph, digest=digest(graph))
+    return msgspec.structs.replace(graph, digest=graph_digest(graph))
 
 
-def digest(graph: Graph) -> str:
+def graph_digest(graph: Graph) -> str:
     """Return a hash (16 hex digits) of a graph's operators, attributes and shapes, in order."""
-    return _digest(graph, {})
+    return _graph_digest_with_cache(graph, {})
 
 
-def _digest(graph: Graph, functions: dict[int, str]) -> str:
+def _graph_digest_with_cache(graph: Graph, functions: dict[int, str]) -> str:
     """Return a hash of a graph's nodes; `functions` caches the hashes of function bodies."""
     encode = msgspec.json.Encoder().encode
     hashed = sha256(b"[")
@@ -217,7 +217,7 @@ def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
     if node.choice == "function":
         (body,) = node.bodies
         if id(body) not in functions:
-            functions[id(body)] = _digest(body, functions)
+            functions[id(body)] = _graph_digest_with_cache(body, functions)
         return (*row, functions[id(body)])
     inner = [
         [_node_digest_row(stored, functions) for stored in body.nodes] for body in node.bodies

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from crossflops.errors import CrossflopsError, NormalizeError, ValuesNeededError
-from crossflops.frontends.conversion import pausing_conversion
+from crossflops.frontends.conversion import announcing_no_converter
 from crossflops.frontends.frontend import Run
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
@@ -45,7 +45,7 @@ class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
 _Conversion = TypeVar("_Conversion", bound=DecidableConversion)
 
 
-def settle_conversion(
+def decide_unknown_sizes_by_run(
     state: _Conversion,
     read: Callable[[_Conversion], _Conversion],
     runnable: Callable[[], Runnable],
@@ -58,12 +58,12 @@ def settle_conversion(
     """
     alone = read(state)
     graph = alone.current_graph
-    if run is None or not any(map(_is_open, _separately_counted_nodes(graph.nodes))):
+    if run is None or not any(map(_is_undetermined, _separately_counted_nodes(graph.nodes))):
         return alone
     try:
         data, feeds = runnable()
-        with pausing_conversion():
-            values = run(_standard_model_part(data), feeds)
+        with announcing_no_converter():
+            values = run(_without_nonstandard_nodes(data), feeds)
         made = read(msgspec.structs.replace(state, observed=values, undecided=graph))
     except ValuesNeededError:
         raise
@@ -81,13 +81,13 @@ def settle_conversion(
     return _with_trace_fields(made, runtime=values.runtime, notes=(_DRAWS,) if draws else ())
 
 
-def mark_decisions(state: _Conversion) -> _Conversion:
+def mark_nodes_decided_by_run(state: _Conversion) -> _Conversion:
     """Return the state with marks on nodes whose size or branch only the run decided."""
     if state.undecided is None:
         return state
-    keys = set(_open_keys(state.undecided.nodes))
+    keys = set(_keys_of_undetermined_nodes(state.undecided.nodes))
     graph = state.current_graph
-    marked = msgspec.structs.replace(graph, nodes=_with_marks(graph.nodes, keys))
+    marked = msgspec.structs.replace(graph, nodes=_mark_nodes_with_keys(graph.nodes, keys))
     return msgspec.structs.replace(state, graph=marked)
 
 
@@ -103,15 +103,19 @@ def _run_error_text(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
 
 
-def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:
+def _mark_nodes_with_keys(
+    nodes: tuple[Node, ...], keys: set[str], inside: bool = False
+) -> tuple[Node, ...]:
     """Return the nodes with marks: those with a key in `keys` depend on values of the inputs."""
     marked = []
     for node in nodes:
-        depends = not _is_open(node) and (inside or node.key.partition("@")[0] in keys)
+        depends = not _is_undetermined(node) and (inside or node.key.partition("@")[0] in keys)
         below = tuple(
             msgspec.structs.replace(
                 body,
-                nodes=_with_marks(body.nodes, keys, inside or (depends and _is_control(node))),
+                nodes=_mark_nodes_with_keys(
+                    body.nodes, keys, inside or (depends and _is_control_flow(node))
+                ),
             )
             for body in node.bodies
         )
@@ -119,23 +123,25 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
     return tuple(marked)
 
 
-def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
+def _keys_of_undetermined_nodes(nodes: Iterable[Node]) -> Iterator[str]:
     """Yield the keys of nodes whose size, iterations, branch or input shape is unknown."""
     for node in _separately_counted_nodes(nodes):
-        if _is_open(node) or any(tensor and tensor.shape is None for tensor in node.inputs):
+        if _is_undetermined(node) or any(
+            tensor and tensor.shape is None for tensor in node.inputs
+        ):
             yield node.key.partition("@")[0]
 
 
-def _is_open(node: Node) -> bool:
+def _is_undetermined(node: Node) -> bool:
     """Return whether a node's output size, number of iterations or branch is unknown."""
     if not node.op.domain and node.op.type in ("Loop", "Scan") and node.trips is None:
         return True
-    if _is_control(node) and node.op.type == "If" and not node.choice:
+    if _is_control_flow(node) and node.op.type == "If" and not node.choice:
         return True
     return any(tensor is not None and tensor.shape is None for tensor in node.outputs)
 
 
-def _is_control(node: Node) -> bool:
+def _is_control_flow(node: Node) -> bool:
     """Return whether a node is one of ONNX's `If`, `Loop` or `Scan`."""
     return not node.op.domain and node.op.type in ("If", "Loop", "Scan")
 
@@ -143,13 +149,13 @@ def _is_control(node: Node) -> bool:
 def _separately_counted_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     """Yield the nodes that are counted by themselves, also those in their bodies."""
     for node in nodes:
-        if node.stands_for_itself:
+        if node.is_operation_of_model:
             yield node
             for body in node.bodies:
                 yield from _separately_counted_nodes(body.nodes)
 
 
-def _standard_model_part(data: bytes) -> bytes:
+def _without_nonstandard_nodes(data: bytes) -> bytes:
     """Return the ONNX model without nonstandard operators and without nodes that need them.
 
     Its outputs are then the remaining values that no node reads. Raises NormalizeError where none

@@ -18,7 +18,8 @@ from crossflops.operators import find_operator_rule
 
 _MOST_RUNS = 1000  # that are followed one by one: what has not repeated by then stays as it is
 _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes no sequence_lens
-State: TypeAlias = tuple[int, ...]  # the masks of what a loop carries
+_Mask: TypeAlias = int  # bit i says that a value depends on an input in the runs of group i
+State: TypeAlias = tuple[_Mask, ...]  # the masks of what a loop carries
 
 
 class _RunGroup(NamedTuple):
@@ -50,32 +51,32 @@ class _MaskScope:
         mask = self._around[name]
         return _inner_group_mask(mask, self._groups) if mask and self._groups else mask
 
-    def read(self, specs: Iterable[TensorSpec | None]) -> list[int]:
+    def masks_of_tensors(self, specs: Iterable[TensorSpec | None]) -> list[_Mask]:
         """Return the bit mask of each tensor; 0 for a tensor that is omitted."""
         return [self[spec.name] if spec is not None else 0 for spec in specs]
 
-    def write(self, specs: Iterable[TensorSpec | None], masks: Iterable[int]) -> None:
+    def set_masks(self, specs: Iterable[TensorSpec | None], masks: Iterable[_Mask]) -> None:
         """Store the bit mask of each tensor; also 0, to hide an outer value of the same name."""
         for spec, mask in zip(specs, masks, strict=False):
             if spec is not None:
                 self._masks[spec.name] = mask
 
 
-def _inner_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
+def _inner_group_mask(mask: _Mask, groups: Sequence[_RunGroup]) -> _Mask:
     """Return the bit mask of a body's run groups (bit i is group i): 1 if the outer group that
     contains the group has 1 in `mask`.
     """
     return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
 
 
-def _outer_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
+def _outer_group_mask(mask: _Mask, groups: Sequence[_RunGroup]) -> _Mask:
     """Return the bit mask of outer run groups (bit i is group i): 1 if any inner group within the
     outer group has 1 in `mask`.
     """
-    return _union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
+    return _mask_union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
 
-def _union(masks: Iterable[int]) -> int:
+def _mask_union(masks: Iterable[_Mask]) -> _Mask:
     """Return the bitwise OR of all masks, or 0 if there are none."""
     joined = 0
     for mask in masks:
@@ -91,7 +92,7 @@ def mark_constant_nodes(graph: Graph, inputs: Iterable[str], argument: str = "")
     """
     scope = _MaskScope(inputs=inputs)
     return msgspec.structs.replace(
-        graph, nodes=_DependenceWalk(argument).mark(graph.nodes, scope, (1,))[0]
+        graph, nodes=_DependenceWalk(argument).mark_nodes(graph.nodes, scope, (1,))[0]
     )
 
 
@@ -107,45 +108,46 @@ class _DependenceWalk:
         self._functions: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Graph] = {}
         self._ends: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
-    def mark(
-        self, nodes: Iterable[Node], scope: _MaskScope, runs: Sequence[int]
-    ) -> tuple[tuple[Node, ...], int]:
+    def mark_nodes(
+        self, nodes: Iterable[Node], scope: _MaskScope, group_runs: Sequence[int]
+    ) -> tuple[tuple[Node, ...], _Mask]:
         """Return the marked nodes, and a bit mask of the run groups that need an input.
 
-        `runs` says how many runs each group has. The masks of results are written to the scope.
+        `group_runs` says how many runs each group has. The masks of results are written to the
+        scope.
         """
         marked, everything = [], 0
         for node in nodes:
-            provided = scope.read(node.inputs)
-            mask = _union(provided)
+            provided = scope.masks_of_tensors(node.inputs)
+            mask = _mask_union(provided)
             if not node.bodies:
-                scope.write(node.outputs, [mask] * len(node.outputs))
+                scope.set_masks(node.outputs, [mask] * len(node.outputs))
             else:
-                results = self.results(node, scope)
-                node, inside = self._mark_bodies(node, scope, runs)
-                scope.write(node.outputs, results)
+                results = self.result_masks(node, scope)
+                node, inside = self._mark_bodies(node, scope, group_runs)
+                scope.set_masks(node.outputs, results)
                 mask |= inside
-            marked.append(_with_constant_runs(node, mask, provided, runs))
+            marked.append(_with_number_of_constant_runs(node, mask, provided, group_runs))
             everything |= mask
         return tuple(marked), everything
 
-    def results(self, node: Node, scope: _MaskScope) -> list[int]:
+    def result_masks(self, node: Node, scope: _MaskScope) -> list[_Mask]:
         """Return the bit mask of each result of a node: the run groups that need an input."""
-        provided = scope.read(node.inputs)
+        provided = scope.masks_of_tensors(node.inputs)
         if not node.bodies:
-            return [_union(provided)] * len(node.outputs)
+            return [_mask_union(provided)] * len(node.outputs)
         if node.choice == "function":
             return self._function_result_masks(node.bodies[0], tuple(provided))
         if _is_loop(node):
-            return self._follow(node, scope).results
-        mask = _union(provided)
+            return self._masks_over_iterations(node, scope).results
+        mask = _mask_union(provided)
         ends = [
             self._body_output_masks(body, scope, [mask] * len(body.inputs)) for body in node.bodies
         ]
         indices = range(len(node.outputs))
-        return [mask | _union(end[at] for end in ends if at < len(end)) for at in indices]
+        return [mask | _mask_union(end[at] for end in ends if at < len(end)) for at in indices]
 
-    def _function_result_masks(self, body: Graph, provided: tuple[int, ...]) -> list[int]:
+    def _function_result_masks(self, body: Graph, provided: tuple[_Mask, ...]) -> list[_Mask]:
         """Return the bit masks of a function's results, given the bit masks of its arguments."""
         key = id(body), provided
         if key not in self._ends:
@@ -153,40 +155,46 @@ class _DependenceWalk:
         return self._ends[key]
 
     def _body_output_masks(
-        self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[int]
-    ) -> list[int]:
+        self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[_Mask]
+    ) -> list[_Mask]:
         """Return the bit masks of a body's outputs, given the bit masks of its inputs."""
         scope = _MaskScope(enclosing)
-        scope.write(body.inputs, provided)
+        scope.set_masks(body.inputs, provided)
         for node in body.nodes:
-            scope.write(node.outputs, self.results(node, scope))
-        return scope.read(body.outputs)
+            scope.set_masks(node.outputs, self.result_masks(node, scope))
+        return scope.masks_of_tensors(body.outputs)
 
-    def _mark_bodies(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
+    def _mark_bodies(
+        self, node: Node, scope: _MaskScope, group_runs: Sequence[int]
+    ) -> tuple[Node, _Mask]:
         """Return the node with marked bodies, and a bit mask of the runs that need an input."""
         if node.choice == "function":
-            body = self._function(node.bodies[0], scope.read(node.inputs), runs)
+            body = self._mark_function_body(
+                node.bodies[0], scope.masks_of_tensors(node.inputs), group_runs
+            )
             return msgspec.structs.replace(node, bodies=(body,)), 0
         bodies, everything = [], 0
         for body in node.bodies:
-            inner, within = _MaskScope(scope), runs
+            inner, within = _MaskScope(scope), group_runs
             groups: tuple[_RunGroup, ...] = ()
             if _is_loop(node):
-                course = self._follow(node, scope)
-                groups = course.groups(runs)
+                course = self._masks_over_iterations(node, scope)
+                groups = course.run_groups(group_runs)
                 inner, within = _MaskScope(scope, groups), [group.runs for group in groups]
-                inner.write(body.inputs, course.body_input_masks(groups))
+                inner.set_masks(body.inputs, course.body_input_masks(groups))
             else:
-                provided = _union(scope.read(node.inputs))
-                inner.write(body.inputs, [provided] * len(body.inputs))
-            nodes, mask = self.mark(body.nodes, inner, within)
+                provided = _mask_union(scope.masks_of_tensors(node.inputs))
+                inner.set_masks(body.inputs, [provided] * len(body.inputs))
+            nodes, mask = self.mark_nodes(body.nodes, inner, within)
             bodies.append(msgspec.structs.replace(body, nodes=nodes))
             everything |= _outer_group_mask(mask, groups) if groups else mask
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
-    def _function(self, body: Graph, provided: Sequence[int], runs: Sequence[int]) -> Graph:
+    def _mark_function_body(
+        self, body: Graph, provided: Sequence[_Mask], group_runs: Sequence[int]
+    ) -> Graph:
         """Return a copy of a function's body, marked for arguments with these bit masks."""
-        masks, similar = _merge_equal_groups(provided, runs)
+        masks, similar = _merge_equal_groups(provided, group_runs)
         key = id(body), masks, similar
         if key not in self._functions:
             fixed = {
@@ -195,20 +203,20 @@ class _DependenceWalk:
                 if not mask and self._argument
             }
             scope = _MaskScope()
-            scope.write(body.inputs, masks)
+            scope.set_masks(body.inputs, masks)
             number = sum(known == key[0] for known, *_ in self._functions)
-            nodes = _with_specs(body.nodes, fixed)
+            nodes = _with_replaced_specs(body.nodes, fixed)
             self._functions[key] = msgspec.structs.replace(
                 body,
                 name=f"{body.name}@{number + 1}" if number else body.name,
-                nodes=self.mark(nodes, scope, similar)[0],
+                nodes=self.mark_nodes(nodes, scope, similar)[0],
                 inputs=tuple(fixed.get(spec.name, spec) for spec in body.inputs),
             )
         return self._functions[key]
 
-    def _follow(self, node: Node, scope: _MaskScope) -> "_LoopCourse":
+    def _masks_over_iterations(self, node: Node, scope: _MaskScope) -> "_LoopIterationMasks":
         """Return the bit masks in each iteration of a loop, up to the one where they repeat."""
-        body, form = node.bodies[0], _loop_form(node, scope)
+        body, form = node.bodies[0], _loop_start_masks(node, scope)
         states: list[State] = []
         stacked = [0] * max(len(body.outputs) - len(form.first), 0)
         state = form.first
@@ -221,12 +229,18 @@ class _DependenceWalk:
         back = states.index(state) if state in states else None
         if back is None and node.trips != len(states):
             back = len(states) - 1
-        course = _LoopCourse(form, tuple(states), back, node.trips)
-        last = _state_union([*states, state]) if node.trips is None else course.after(state)
+        course = _LoopIterationMasks(form, tuple(states), back, node.trips)
+        last = (
+            _state_union([*states, state])
+            if node.trips is None
+            else course.masks_after_last_iteration(state)
+        )
         if not form.decides:
             return course._replace(results=[*last, *stacked])
         # whatever decides how often the body runs decides about all results
-        decided = _union(scope.read(node.inputs[:2])) | _union(s[0] for s in (*states, state))
+        decided = _mask_union(scope.masks_of_tensors(node.inputs[:2])) | _mask_union(
+            s[0] for s in (*states, state)
+        )
         return course._replace(results=[mask | decided for mask in (*last[1:], *stacked)])
 
 
@@ -235,7 +249,7 @@ def _is_loop(node: Node) -> bool:
     return not node.op.domain and node.op.type in ("Loop", "Scan", "SequenceMap")
 
 
-class _LoopForm(NamedTuple):
+class _LoopStartMasks(NamedTuple):
     """The masks at a loop's start: of carried values, and of inputs before and after them.
 
     The first carried value `decides` whether a Loop continues.
@@ -251,56 +265,58 @@ class _LoopForm(NamedTuple):
         return (*self.before, *state, *self.behind)
 
 
-def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
+def _loop_start_masks(node: Node, scope: _MaskScope) -> _LoopStartMasks:
     """Return the masks of carried values and other inputs with which a loop begins."""
-    provided = tuple(scope.read(node.inputs))
+    provided = tuple(scope.masks_of_tensors(node.inputs))
     if node.op.type == "Loop":
-        return _LoopForm((provided[1:2] or (0,)) + provided[2:], before=(0,), decides=True)
+        return _LoopStartMasks((provided[1:2] or (0,)) + provided[2:], before=(0,), decides=True)
     if node.op.type == "SequenceMap":
-        return _LoopForm((), behind=provided)
+        return _LoopStartMasks((), behind=provided)
     if node.op.since < _SCAN_WITHOUT_LENGTHS:
         provided = provided[1:]
     indices = node.attrs.get("num_scan_inputs")
     cut = len(provided) - (indices if isinstance(indices, int) else 0)
-    return _LoopForm(provided[: max(cut, 0)], behind=provided[max(cut, 0) :])
+    return _LoopStartMasks(provided[: max(cut, 0)], behind=provided[max(cut, 0) :])
 
 
 def _state_union(states: Sequence[State]) -> State:
     """Return the bitwise OR of several loop states, position by position."""
-    return tuple(map(_union, zip(*states, strict=True)))
+    return tuple(map(_mask_union, zip(*states, strict=True)))
 
 
-class _LoopCourse(NamedTuple):
+class _LoopIterationMasks(NamedTuple):
     """The masks of a loop's carried values in its first runs (`states`), then again from `back`.
 
     With None the loop has ended by then. `results` are the masks of its results.
     """
 
-    form: _LoopForm
+    form: _LoopStartMasks
     states: tuple[State, ...]
     back: int | None
     trips: int | None
     results: list[int] = []
 
-    def after(self, state: State) -> State:
+    def masks_after_last_iteration(self, state: State) -> State:
         """Return the masks after the last iteration; `state` has those after `states`."""
         if self.back is None or self.trips is None:
             return state
         return self.states[self.back + (self.trips - self.back) % (len(self.states) - self.back)]
 
-    def groups(self, runs: Sequence[int]) -> tuple[_RunGroup, ...]:
+    def run_groups(self, outer_group_runs: Sequence[int]) -> tuple[_RunGroup, ...]:
         """Return a loop body's run groups: one for each of `states` and each outer group."""
-        times = [self._times(at) for at in range(len(self.states))] or [0]
-        return tuple(_RunGroup(outer, n * of) for of in times for outer, n in enumerate(runs))
+        times = [self._runs_with_state(at) for at in range(len(self.states))] or [0]
+        return tuple(
+            _RunGroup(outer, n * of) for of in times for outer, n in enumerate(outer_group_runs)
+        )
 
-    def _times(self, at: int) -> int:
-        """Return how often the body runs with state `at`; 1 if the iterations are unknown."""
-        if self.back is None or self.trips is None or at < self.back:
+    def _runs_with_state(self, state_index: int) -> int:
+        """Return how often the body runs with that state; 1 if the iterations are unknown."""
+        if self.back is None or self.trips is None or state_index < self.back:
             return 1
         period = len(self.states) - self.back
-        return -((at - self.trips) // period)
+        return -((state_index - self.trips) // period)
 
-    def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[int]:
+    def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[_Mask]:
         """Return the bit masks of a loop body's inputs: one bit for each of these run groups."""
         states = self.states or (self.form.first,)
         enclosing = len(groups) // len(states)
@@ -308,13 +324,13 @@ class _LoopCourse(NamedTuple):
             [mask << at * enclosing for mask in self.form.input_masks(state)]
             for at, state in enumerate(states)
         )
-        return [_union(masks) for masks in zip(*shifted, strict=True)]
+        return [_mask_union(masks) for masks in zip(*shifted, strict=True)]
 
 
-def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
+def _merge_equal_groups(masks: Sequence[_Mask], group_runs: Sequence[int]) -> tuple[State, State]:
     """Return the masks with equal run groups merged, and the relative numbers of their runs."""
     total: dict[tuple[bool, ...], int] = {}
-    for at, count in enumerate(runs):
+    for at, count in enumerate(group_runs):
         column = tuple(bool(mask >> at & 1) for mask in masks)
         total[column] = total.get(column, 0) + count
     columns = sorted(total)
@@ -326,18 +342,21 @@ def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[Stat
     return tuple(joined), tuple(total[column] // common for column in columns)
 
 
-def _with_constant_runs(
-    node: Node, mask: int, provided: Sequence[int], runs: Sequence[int]
+def _with_number_of_constant_runs(
+    node: Node, mask: _Mask, provided: Sequence[_Mask], group_runs: Sequence[int]
 ) -> Node:
     """Return the node with the number of its runs that need no input, and its varying inputs."""
     if not mask:
         return msgspec.structs.replace(node, constant=True)
-    full = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))
+    full = (
+        sum(count for at, count in enumerate(group_runs) if not mask >> at & 1),
+        sum(group_runs),
+    )
     known = None if node.bodies else find_operator_rule(node.op)
     if known is None or known.constant_part is None:
         return msgspec.structs.replace(node, constant_runs=full) if full[0] else node
     inputs: dict[frozenset[int], int] = {}
-    for at, count in enumerate(runs):
+    for at, count in enumerate(group_runs):
         indices = frozenset(index for index, mask in enumerate(provided) if mask >> at & 1)
         if indices:
             inputs[indices] = inputs.get(indices, 0) + count
@@ -345,7 +364,9 @@ def _with_constant_runs(
     return msgspec.structs.replace(node, constant_runs=full, varying_inputs=parts)
 
 
-def _with_specs(nodes: Iterable[Node], others: Mapping[str, TensorSpec]) -> tuple[Node, ...]:
+def _with_replaced_specs(
+    nodes: Iterable[Node], others: Mapping[str, TensorSpec]
+) -> tuple[Node, ...]:
     """Return the nodes with the tensors of these names replaced by `others`."""
     if not others:
         return tuple(nodes)
@@ -361,7 +382,7 @@ def _with_specs(nodes: Iterable[Node], others: Mapping[str, TensorSpec]) -> tupl
             bodies=node.bodies
             if node.choice == "function"
             else tuple(
-                msgspec.structs.replace(body, nodes=_with_specs(body.nodes, others))
+                msgspec.structs.replace(body, nodes=_with_replaced_specs(body.nodes, others))
                 for body in node.bodies
             ),
         )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError, MissingExtraError, TargetError
-from crossflops.frontends.conversion import converting
+from crossflops.frontends.conversion import announcing_converter
 from crossflops.frontends.inputs import (
     GIVEN,
     Arguments,
     ProvidedInputs,
-    from_npz,
-    split_input_values,
+    arguments_from_npz,
+    to_args_and_kwargs,
 )
 from crossflops.frontends.named import Library, NamedModel
 from crossflops.ir.graph import Control, Graph, TensorSpec
@@ -200,7 +200,7 @@ class Frontend(Protocol):
         ...     def recognizes(self, value):
         ...         return type(value).__module__ == "toy"
         >>> toy = ToyFrontend()
-        >>> toy.recognizes(1), toy.reads("model.toy"), toy.libraries()
+        >>> toy.recognizes(1), toy.can_read("model.toy"), toy.model_libraries()
         (False, False, ())
     """
 
@@ -259,7 +259,7 @@ class Frontend(Protocol):
         """
         return False
 
-    def is_function(self, value: object) -> bool:
+    def is_model_function(self, value: object) -> bool:
         """Return whether a callable that takes inputs is itself the model, not a builder of one.
 
         Args:
@@ -282,7 +282,7 @@ class Frontend(Protocol):
         """
         return None
 
-    def usual_input(self, model: Any) -> NamedModel | None:
+    def default_input(self, model: Any) -> NamedModel | None:
         """Return the default inputs that a model itself declares, or None if it declares none.
 
         Args:
@@ -295,7 +295,7 @@ class Frontend(Protocol):
 
     # What a target names.
 
-    def libraries(self) -> tuple[Library, ...]:
+    def model_libraries(self) -> tuple[Library, ...]:
         """Return the libraries with models that can be given by name, as in `timm:resnet50`.
 
         Returns:
@@ -303,8 +303,8 @@ class Frontend(Protocol):
         """
         return ()
 
-    def reads(self, target: str) -> bool:
-        """Return whether `read` can load a target, such as a file name, of this framework.
+    def can_read(self, target: str) -> bool:
+        """Return whether `read_model` can load a target, such as a file name, of this framework.
 
         Args:
             target: The target string.
@@ -314,7 +314,7 @@ class Frontend(Protocol):
         """
         return False
 
-    def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
+    def read_model(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
         """Return the model of a target, such as a file, that the framework itself can read.
 
         Args:
@@ -350,7 +350,7 @@ class Frontend(Protocol):
             "give a callable that returns the model: file.py:callable",
         )
 
-    def building(self) -> AbstractContextManager[None]:
+    def building_model(self) -> AbstractContextManager[None]:
         """Return a context in which the code of a target builds a model.
 
         Returns:
@@ -358,11 +358,12 @@ class Frontend(Protocol):
         """
         return nullcontext()
 
-    def building_without_values(self, sure: bool) -> AbstractContextManager[None]:
+    def building_model_without_values(self, is_own_model: bool) -> AbstractContextManager[None]:
         """Return a context in which a model is built without weight values, if that is supported.
 
         Args:
-            sure: Whether the model is one of this framework, which may not be imported yet.
+            is_own_model: Whether the model is one of this framework, which may not be imported
+                yet.
 
         Returns:
             The context.
@@ -383,7 +384,7 @@ class Frontend(Protocol):
         """
         return False
 
-    def architecture(self, model: Any) -> "LanguageArchitecture":
+    def language_architecture(self, model: Any) -> "LanguageArchitecture":
         """Return the architecture of a language model: its layers, their sizes, its parameters.
 
         Args:
@@ -401,7 +402,7 @@ class Frontend(Protocol):
             "give a causal language model, such as hf:config.json",
         )
 
-    def generation(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
+    def generation_passes(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
         """Return the passes of a language model that generates with a cache: prefill and steps.
 
         Args:
@@ -422,7 +423,7 @@ class Frontend(Protocol):
 
     # A model with its inputs, and what is made of both.
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise MissingExtraError if a package that reads the model is not installed.
 
         Args:
@@ -432,7 +433,7 @@ class Frontend(Protocol):
             MissingExtraError: A package is missing.
         """
 
-    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the model, prepared for recording, with its arguments.
 
         Args:
@@ -491,7 +492,7 @@ class Frontend(Protocol):
             InputError: The model does not accept the inputs.
             NormalizeError: The model cannot be converted.
         """
-        with converting(self.converter):
+        with announcing_converter(self.converter):
             self.convert(self.record(source, setting, (), None), None)
 
     def record(
@@ -535,7 +536,7 @@ class Frontend(Protocol):
             NormalizeError: The model cannot be converted.
         """
 
-    def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
+    def convert_with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """Return the ONNX model of `convert` with the values of its weights, and its graph.
 
         It is called for frameworks whose `convert` leaves the weights out.
@@ -608,7 +609,7 @@ class Frontend(Protocol):
         """
         return nullcontext()
 
-    def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
+    def watching_value_reads(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
         """Return a context that gives a function: what needed values in it, as text, or "".
 
         Args:
@@ -650,7 +651,7 @@ class Frontend(Protocol):
 
     # What becomes of a file: operators of the framework as functions, and a run to compare with.
 
-    def add_function_bodies(self, model: Any) -> None:
+    def add_bodies_of_foreign_operators(self, model: Any) -> None:
         """Add functions to an ONNX model, in place, for operators that ONNX does not have.
 
         Args:
@@ -658,7 +659,7 @@ class Frontend(Protocol):
         """
         return
 
-    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+    def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, its outputs, and how much rounding changes them.
 
         Args:
@@ -679,27 +680,27 @@ class Frontend(Protocol):
 class ShapeTracedFrontend(Frontend, Protocol):
     """A framework whose models are traced on the shapes of their inputs, without their values."""
 
-    def placeholder(self, spec: TensorSpec) -> Any:
+    def placeholder_for_spec(self, spec: TensorSpec) -> Any:
         """Return the placeholder (a shape and dtype without values) of an input with this spec."""
 
-    def shape_of(self, array: Any) -> Any:
+    def placeholder_for_array(self, array: Any) -> Any:
         """Return the placeholder (a shape and dtype without values) of this array."""
 
-    def shapes(self, values: Any) -> Arguments:
+    def placeholders_for_inputs(self, values: Any) -> Arguments:
         """Return placeholders for the inputs of a Python caller. Raises InputError."""
 
-    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the model with placeholders as its arguments, and arrays if values were given."""
         if provided.file is not None:
-            args, kwargs = from_npz(provided.file, self.shape_of)
-        elif provided.are_made_up:
-            args, kwargs = split_input_values(
-                {spec.name: self.placeholder(spec) for spec in provided.specs}
+            args, kwargs = arguments_from_npz(provided.file, self.placeholder_for_array)
+        elif provided.have_only_shapes:
+            args, kwargs = to_args_and_kwargs(
+                {spec.name: self.placeholder_for_spec(spec) for spec in provided.specs}
             )
         else:
-            args, kwargs = self.shapes(provided.values)
+            args, kwargs = self.placeholders_for_inputs(provided.values)
         arrays = provided.arrays()
-        origin = provided.origin_of(arrays)
+        origin = provided.origin_text(arrays)
         return Source(model, args, kwargs, values=origin, arrays=arrays)
 
 

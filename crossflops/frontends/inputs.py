@@ -47,11 +47,11 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = GIVEN
 
     @property
-    def are_made_up(self) -> bool:
+    def have_only_shapes(self) -> bool:
         """Whether the inputs have shapes only: neither a file nor the caller has their values."""
         return self.file is None and (bool(self.specs) or self.values is None)
 
-    def origin_of(self, values: Any) -> str:
+    def origin_text(self, values: Any) -> str:
         """Return a text on where inputs come from; `values` is None if only shapes are given."""
         made_up = self.specs or values is None
         known = f"; {', '.join(self.known)} as the model needs them" if self.known else ""
@@ -60,19 +60,19 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
     def arrays(self) -> Arguments | None:
         """Return the values of the inputs as arrays, or None if only shapes were given."""
         if self.file is not None:
-            return from_npz(self.file, lambda array: array)
-        if self.are_made_up:
+            return arguments_from_npz(self.file, lambda array: array)
+        if self.have_only_shapes:
             return None
         provided = to_call_arguments(self.values)
-        return provided if _hold_values(provided) else None
+        return provided if _has_any_value(provided) else None
 
 
-def _hold_values(provided: Any) -> bool:
+def _has_any_value(provided: Any) -> bool:
     """Return whether any input has values: it is neither a shape nor a plain number."""
     if isinstance(provided, Mapping):
-        return any(map(_hold_values, provided.values()))
+        return any(map(_has_any_value, provided.values()))
     if isinstance(provided, list | tuple):
-        return any(map(_hold_values, provided))
+        return any(map(_has_any_value, provided))
     if isinstance(provided, PLAIN):
         return False
     return hasattr(provided, "__array__") or not hasattr(provided, "shape")
@@ -106,7 +106,7 @@ def input_option_text(spec: TensorSpec | InputInfo) -> str:
 
 def _parse_input_spec(index: int, text: str) -> TensorSpec:
     """Return the tensor spec of an `--input` text such as `x=1x3:float32`. Raises InputError."""
-    match = re.fullmatch(_TEXT, re.sub(_LISTED, _with_crosses, text).strip())
+    match = re.fullmatch(_TEXT, re.sub(_LISTED, _shape_text_with_crosses, text).strip())
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
     dtype = match["dtype"] or "float32"
@@ -120,25 +120,27 @@ def _parse_input_spec(index: int, text: str) -> TensorSpec:
     return TensorSpec(match["name"] or str(index), dtype, shape, "input")
 
 
-def _with_crosses(match: re.Match[str]) -> str:
+def _shape_text_with_crosses(match: re.Match[str]) -> str:
     """Return a matched shape, such as (1, 3), as text: "1x3", or "scalar" without dimensions."""
     dims = next(filter(None, match.groups()), "")
     return "x".join(re.findall(r"\d+", dims)) or "scalar"
 
 
-def split_input_values(values: Mapping[str, Any]) -> Arguments:
+def to_args_and_kwargs(values: Mapping[str, Any]) -> Arguments:
     """Return inputs as (args, kwargs): those whose name is a number are positional, in order."""
     indices = sorted((name for name in values if name.isdigit()), key=int)
     args = tuple(values[name] for name in indices)
     return args, {name: value for name, value in values.items() if not name.isdigit()}
 
 
-def from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
+def arguments_from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
     """Return the arrays of an .npz file as (args, kwargs), each passed through `convert`."""
-    return split_input_values(from_archive(path, convert))
+    return to_args_and_kwargs(arrays_from_npz(path, convert))
 
 
-def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
+def arrays_from_npz(
+    path: str, convert: Callable[[Any], Any] = lambda array: array
+) -> dict[str, Any]:
     """Return the arrays of an .npz file by name (or index), each passed through `convert`.
 
     Raises InputError where the file cannot be read, or an array cannot be converted.

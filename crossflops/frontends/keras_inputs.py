@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossflops.errors import InputError
+from crossflops.frontends.inputs import Arguments
 
 
-def inputs_as_taken(
+def to_keras_call_inputs(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> Arguments:
     """Return (args, kwargs) in the form that a Keras model takes: one list or dict if functional.
 
     The inputs may be given in that form, in order, or by name. Raises InputError where their
@@ -58,7 +59,7 @@ def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
     return f"give one --input for each of these inputs: {options}"
 
 
-def is_built(model: Any) -> bool:
+def has_created_variables(model: Any) -> bool:
     """Return whether a Keras layer and all layers in it have created their variables.
 
     A layer without a `build` of its own reports that it is built as soon as that was called,

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.load.order import onnx_node_label, subgraphs
+from crossflops.load.order import attribute_subgraphs, onnx_node_label
 
 _LONGEST = 64  # bytes of an attribute that are compared as they are
 
@@ -20,7 +20,7 @@ class LoggedNode(msgspec.Struct, frozen=True):
     attributes: tuple[str, ...] = ()
 
 
-def nodes_of_ir(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
+def ir_nodes_for_log(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
     """Yield (key, node) for the nodes of an onnx_ir model, each as a LoggedNode."""
     for number, node in enumerate(nodes):
         yield (
@@ -35,7 +35,7 @@ def nodes_of_ir(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
         )
 
 
-def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
+def proto_nodes_for_log(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
     """Yield (key, node) for the nodes of a GraphProto and its subgraphs, each as a LoggedNode."""
     types = {value.name: str(value.type) for value in (*graph.value_info, *graph.output)}
     for number, node in enumerate(graph.node):
@@ -51,18 +51,18 @@ def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Logge
             ),
         )
         for attribute in node.attribute:
-            for body in subgraphs([attribute]):
-                yield from nodes_of_proto(body, f"{key}/{attribute.name}/")
+            for body in attribute_subgraphs([attribute]):
+                yield from proto_nodes_for_log(body, f"{key}/{attribute.name}/")
 
 
 def attribute_comparison_key(attribute: Any) -> str:
     """Return a text that is equal for equal ONNX attributes; of a subgraph only the name."""
     if attribute.HasField("g"):
         return str(attribute.name)
-    return f"{attribute.name} {brief_value(attribute)}"
+    return f"{attribute.name} {brief_message_text(attribute)}"
 
 
-def brief_value(message: Any) -> str:
+def brief_message_text(message: Any) -> str:
     """Return a short text of a protobuf message; different messages have different texts."""
     data = message.SerializeToString(deterministic=True)
     return str(data if len(data) <= _LONGEST else hash(data))

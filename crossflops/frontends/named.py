@@ -1,7 +1,7 @@
 """Build a model that a library knows by name, such as `timm:resnet50`, with its default input.
 
-A framework lists its libraries (`Frontend.libraries`); each is one object with the prefix that its
-targets bear. Names are read from the library's source files: a misspelt name and a bare one
+A framework lists its libraries (`Frontend.model_libraries`); each is one object with the prefix of
+its targets. Names are read from the library's source files: a misspelt name and a bare one
 (`resnet50`) cost no import of a framework.
 """
 
@@ -56,13 +56,13 @@ class Library(Protocol):
     suffix: str = ""
     config: str = ""
 
-    def names(self) -> Sequence[str]:
+    def model_names(self) -> Sequence[str]:
         """Return the known names; () if the library lists none, or is not installed. Nothing is
         imported.
         """
         return ()
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Return the model of this name; `arguments` are its builder's, `sizes` its input's."""
@@ -78,7 +78,7 @@ def make_library_model(
     """
     name = target.removeprefix(f"{library.prefix}:")
     try:
-        named = library.make(name, arguments, sizes)
+        named = library.make_model(name, arguments, sizes)
     except CrossflopsError:
         raise
     except ImportError as error:
@@ -89,7 +89,7 @@ def make_library_model(
         raise TargetError(
             f"{library.package} cannot build the model {name!r}: {error}{error_location(error)}",
             "check the name of the model, and the arguments of --arg"
-            if not (known := library.names())
+            if not (known := library.model_names())
             else "check the arguments of --arg, --batch, --seq and --image-size"
             if name in known
             else nearest_name_hint(name, known, f"{library.package} has no model of this name"),
@@ -125,7 +125,7 @@ def _missing_package_error(
 
 
 @functools.cache
-def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]:
+def names_in_package_sources(package: str, folder: str, pattern: str) -> tuple[str, ...]:
     """Return the sorted names that match `pattern` in the source files of a package.
 
     `folder` is in the package and is searched recursively. () where the package or folder is

@@ -31,7 +31,7 @@ class Application(msgspec.Struct, frozen=True):
     inside: frozenset[str]
 
 
-def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
+def with_own_gradient_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
     """Return the graph with those of these functions (with their own gradients) that it has."""
     present = {node.key for node in graph.nodes}
     values: dict[str, TensorSpec] = {spec.name: spec for spec in graph.inputs}
@@ -52,19 +52,19 @@ def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
     return msgspec.structs.replace(graph, functions=tuple(functions))
 
 
-def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
+def with_unknown_gradient_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
     """Return the graph with a reason on each of these nodes (by key): its gradient is unknown."""
 
-    def place_reason(node: Node) -> Node:
+    def with_reason(node: Node) -> Node:
         """Return the node, and the nodes in its bodies, with the reason if there is one."""
-        bodies = tuple(with_reasons(body, reasons) for body in node.bodies)
+        bodies = tuple(with_unknown_gradient_reasons(body, reasons) for body in node.bodies)
         reason = reasons.get(node.key.partition("@")[0], node.training.own_backward)
         return msgspec.structs.replace(node.with_training(own_backward=reason), bodies=bodies)
 
-    return msgspec.structs.replace(graph, nodes=tuple(map(place_reason, graph.nodes)))
+    return msgspec.structs.replace(graph, nodes=tuple(map(with_reason, graph.nodes)))
 
 
-def backward_of(
+def backward_cost_of_graph(
     name: str, graph: Graph, gradients: Mapping[int, str], results: Collection[str] = ()
 ) -> OwnBackward:
     """Return the cost of a backward pass, given as a graph, by the operands that it serves.
@@ -72,8 +72,10 @@ def backward_of(
     Work on the `results` of the forward pass is not part of the backward pass.
     """
     reasons: list[str] = []
-    made = _nodes_needed(graph, [*results])
-    indices = {index: _nodes_needed(graph, [output]) for index, output in gradients.items()}
+    made = _keys_of_needed_nodes(graph, [*results])
+    indices = {
+        index: _keys_of_needed_nodes(graph, [output]) for index, output in gradients.items()
+    }
     work: dict[frozenset[int], Cost] = defaultdict(lambda: ZERO)
     for node in graph.nodes:
         serves = frozenset(index for index, nodes in indices.items() if node.key in nodes)
@@ -100,7 +102,7 @@ def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> Own
     return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
 
 
-def _nodes_needed(graph: Graph, names: Sequence[str]) -> Container[str]:
+def _keys_of_needed_nodes(graph: Graph, names: Sequence[str]) -> Container[str]:
     """Return the keys of the nodes that are needed to compute the values of these names."""
     needed, keys = set(names), set()
     for node in reversed(graph.nodes):
@@ -116,7 +118,7 @@ def _node_forward_cost(node: Node) -> Cost | str:
     if node.bodies:
         return f"it has a {node.op}, whose runs are not analysed"
     total = ZERO
-    for meant in node.operations_to_count:
+    for meant in node.source_operations:
         known = find_operator_rule(meant.op)
         if known is None:
             return missing_rule_reason(meant.op)

@@ -104,26 +104,26 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
 
 
 def _check_pass_order(
-    passes: Passes[State], holding: frozenset[str], everything: Sequence[Pass[State]]
+    passes: Passes[State], holding: frozenset[str], all_passes: Sequence[Pass[State]]
 ) -> frozenset[str]:
     """Return the facts that hold after these passes. Raises PassOrderError if one is missing."""
     for step in passes:
         for fact in sorted(step.requires - holding):
             raise PassOrderError(
-                _order_violation_text(f"the pass {step.name!r}", fact, everything)
+                _order_violation_text(f"the pass {step.name!r}", fact, all_passes)
             )
         if isinstance(step, PassGroup):
-            holding = _check_pass_order(step.passes, holding | step.opens, everything) - step.opens
+            holding = _check_pass_order(step.passes, holding | step.opens, all_passes) - step.opens
         else:
             holding = (holding - step.ends) | step.ensures
     return holding
 
 
-def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
+def _order_violation_text(subject: str, fact: str, all_passes: Sequence[Pass[State]]) -> str:
     """Return a text on which pass would establish a missing fact, or which pass ended it."""
     why = [
-        *(f"{other.name!r} ensures it" for other in everything if fact in other.ensures),
-        *(f"{other.name!r} ends it" for other in everything if fact in other.ends),
+        *(f"{other.name!r} ensures it" for other in all_passes if fact in other.ensures),
+        *(f"{other.name!r} ends it" for other in all_passes if fact in other.ends),
     ]
     return f"{subject} requires {fact!r}: {', '.join(why) or 'no pass ensures it'}"
 
@@ -145,7 +145,7 @@ def _run_passes(passes: Passes[State], state: State, log: "_PassLog[State] | Non
         elif log is None:
             state = step.apply(state)
         else:
-            state = log.apply(step, state)
+            state = log.apply_and_log(step, state)
     return state
 
 
@@ -162,17 +162,17 @@ class _PassLog(Generic[State]):
         self._logger = logger
         self._look = look
 
-    def apply(self, step: Pass[State], state: State) -> State:
+    def apply_and_log(self, step: Pass[State], state: State) -> State:
         """Return the state after one pass, and log what the pass changed."""
         before = self._look(state)  # also the state itself may be changed in place
         state = step.apply(state)
-        lines = list(_differences(before, self._look(state))) or ["nothing changed"]
+        lines = list(_change_lines(before, self._look(state))) or ["nothing changed"]
         for line in lines:
             self._logger.debug("%s: %s", step.name, line)
         return state
 
 
-def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
+def _change_lines(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """Yield a line of text for each node and each other value that a pass changed."""
     for key, node in before.nodes.items():
         if key not in after.nodes:
@@ -181,18 +181,18 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
         old = before.nodes.get(key)
         if old is None or type(old) is not type(node):
             yield f"added {key} ({node.op})"
-        elif fields := _other_fields(old, node):
+        elif fields := _differing_fields(old, node):
             yield f"changed {key} ({node.op}): {', '.join(fields)}"
     for name, value in after.values.items():
         old = before.values.get(name)
-        fields = list(value.__struct_fields__) if old is None else _other_fields(old, value)
+        fields = list(value.__struct_fields__) if old is None else _differing_fields(old, value)
         if old is None:
             yield f"made the {name}"
         elif fields:
             yield f"changed the {name}: {', '.join(fields)}"
 
 
-def _other_fields(before: Any, after: Any) -> list[str]:
+def _differing_fields(before: Any, after: Any) -> list[str]:
     """Return the names of the fields in which two values of one class differ.
 
     Nodes within a value are compared separately.
@@ -202,11 +202,11 @@ def _other_fields(before: Any, after: Any) -> list[str]:
         old, new = getattr(before, field), getattr(after, field)
         if field in ("nodes", "bodies") or old is new or old == new:
             continue
-        fields += _other_fields(old, new) if field in _ANNOTATIONS else [field]
+        fields += _differing_fields(old, new) if field in _ANNOTATIONS else [field]
     return fields
 
 
-def look_at(graph: Graph | None, trace: Trace | None) -> Snapshot:
+def take_snapshot(graph: Graph | None, trace: Trace | None) -> Snapshot:
     """Return the nodes and values of a graph and a trace (each may be None) for comparison."""
     nodes = dict(_nodes_by_key(graph.nodes)) if graph is not None else {}
     values = {"graph": graph, "trace": trace}

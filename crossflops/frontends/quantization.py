@@ -65,8 +65,8 @@ def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Funct
     scope = _StorageScope(dict(outer), set(), {})
     floats = set(_memory_value_names(graph))
     for index, node in enumerate(graph.nodes):
-        _propagate_storage(index, node, floats, scope)
-    _fold_into_makers(graph, floats, scope)
+        _note_result_storage(index, node, floats, scope)
+    _note_quantizer_input_storage(graph, floats, scope)
     nodes = tuple(
         _with_operand_storage(node, index in scope.folded, scope.storage, functions)
         for index, node in enumerate(graph.nodes)
@@ -84,7 +84,7 @@ def _memory_value_names(graph: Graph) -> Iterator[str]:
             yield from _memory_value_names(body)
 
 
-def _propagate_storage(index: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
+def _note_result_storage(index: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
     """Note in `scope` that a node's results are stored in the dtype of its quantized input."""
     data = node.inputs[0] if node.inputs else None
     results = [spec.name for spec in node.outputs if spec is not None]
@@ -94,7 +94,7 @@ def _propagate_storage(index: int, node: Node, floats: set[str], scope: _Storage
         if not data.dtype:
             return
         scope.folded.add(index)
-        scope.scales[results[0]] = _scale_names(node)
+        scope.scales[results[0]] = _scale_and_zero_point_names(node)
         scope.storage[results[0]] = data.dtype
     elif data.name in scope.storage and (known := find_operator_rule(node.op)) and known.keeps:
         scope.storage.update(dict.fromkeys(results, scope.storage[data.name]))
@@ -102,12 +102,12 @@ def _propagate_storage(index: int, node: Node, floats: set[str], scope: _Storage
             scope.scales[results[0]] = scope.scales[data.name]
 
 
-def _scale_names(node: Node) -> tuple[str, ...]:
+def _scale_and_zero_point_names(node: Node) -> tuple[str, ...]:
     """Return the names of a quantization node's scale and, if it has one, its zero point."""
     return tuple(spec.name if spec is not None else "" for spec in node.inputs[1:])
 
 
-def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> None:
+def _note_quantizer_input_storage(graph: Graph, floats: set[str], scope: _StorageScope) -> None:
     """Note in `scope` that inputs of QuantizeLinear are stored in the dtype of its results.
 
     A different scale for a dequantized value is separate work, which no kernel folds.
@@ -123,7 +123,9 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
         result = node.outputs[0]
         if data.name not in makers or data.name in floats or reads[data.name] > 1:
             continue
-        is_same = scope.scales.get(data.name, _scale_names(node)) == _scale_names(node)
+        is_same = scope.scales.get(
+            data.name, _scale_and_zero_point_names(node)
+        ) == _scale_and_zero_point_names(node)
         if is_same and result is not None and result.dtype:
             scope.storage[data.name] = result.dtype
             scope.folded.add(index)
@@ -142,7 +144,7 @@ def _with_operand_storage(
 ) -> Node:
     """Return the node with the stored dtypes of its inputs and outputs, also in its bodies."""
 
-    def replace_storage(spec: TensorSpec | None) -> TensorSpec | None:
+    def with_stored_dtype(spec: TensorSpec | None) -> TensorSpec | None:
         """Return the tensor's spec with the dtype that it is stored in, if that is another one."""
         if spec is None or spec.name not in storage or storage[spec.name] == spec.dtype:
             return spec
@@ -150,14 +152,16 @@ def _with_operand_storage(
 
     return msgspec.structs.replace(
         node,
-        inputs=tuple(map(replace_storage, node.inputs)),
-        outputs=tuple(map(replace_storage, node.outputs)),
-        bodies=tuple(_body(node, body, storage, functions) for body in node.bodies),
+        inputs=tuple(map(with_stored_dtype, node.inputs)),
+        outputs=tuple(map(with_stored_dtype, node.outputs)),
+        bodies=tuple(_body_with_storage(node, body, storage, functions) for body in node.bodies),
         folded=in_kernel,
     )
 
 
-def _body(node: Node, body: Graph, storage: Mapping[str, str], functions: Functions) -> Graph:
+def _body_with_storage(
+    node: Node, body: Graph, storage: Mapping[str, str], functions: Functions
+) -> Graph:
     """Return a body of a node with the stored dtypes of its values; `functions` is a cache."""
     if node.choice == "function":  # one graph for all calls whose operands are held alike
         operands = zip(node.inputs, body.inputs, strict=False)

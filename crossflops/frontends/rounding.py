@@ -11,7 +11,7 @@ _SEEDS = (1, 2)  # of what the numbers are rounded by
 _FLOATS = "fc"
 
 
-def round_otherwise(array: Any, generator: Any) -> Any:
+def randomly_rounded_array(array: Any, generator: Any) -> Any:
     """Return the array with each float randomly moved by one rounding step up, down, or not."""
     values = np.asarray(array)
     if values.dtype.kind not in _FLOATS:
@@ -27,7 +27,7 @@ def make_random_array(shape: Sequence[int], dtype: Any) -> Any:
     return np.zeros(shape, dtype)
 
 
-def model_run(
+def measure_rounding_changes(
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     drawn: Sequence[bool],

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @contextmanager
-def generators() -> Iterator[None]:
+def restoring_generators() -> Iterator[None]:
     """Return a context after which PyTorch, NumPy and Python have their random states again."""
     import numpy as np
     import torch
@@ -25,7 +25,7 @@ def generators() -> Iterator[None]:
 
 
 @contextmanager
-def setting_random_state(state: Any) -> Iterator[None]:
+def setting_torch_random_state(state: Any) -> Iterator[None]:
     """Return a context in which PyTorch has this random state (if not None)."""
     import torch
 
@@ -56,7 +56,7 @@ def seeding_generators() -> Iterator[RandomDraws]:
     import numpy as np
 
     drawn = RandomDraws()
-    with generators():
+    with restoring_generators():
         _seed_torch()
         np.random.seed(0)
         random.seed(0)

@@ -4,7 +4,6 @@ A formula with `module="package.module:Class"` is about a call of that class. Th
 forward pass became give way to one, which takes what they took and gives what others use of it.
 """
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,13 +12,22 @@ from msgspec.structs import replace
 from crossflops.frontends.converted import all_nested_nodes
 from crossflops.ir.graph import Function, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Trace
-from crossflops.operators.formula import Formula, find_loaded_class, plain_class_name
+from crossflops.operators.formula import (
+    Formula,
+    find_loaded_class,
+    forward_argument_defaults,
+    forward_argument_names,
+    module_call_attributes,
+    plain_class_name,
+)
 from crossflops.operators.formula_sources import formulas_in_force
 
 
-def with_whole_modules(program: Any, graph: Graph, trace: Trace) -> tuple[Any, Graph, Trace]:
+def with_modules_as_formula_nodes(
+    program: Any, graph: Graph, trace: Trace
+) -> tuple[Any, Graph, Trace]:
     """Return (program, graph, trace) with one node for each call that a user's formula counts."""
-    whole_graph = hold_modules_whole(graph, trace)
+    whole_graph = replace_modules_by_formula_nodes(graph, trace)
     if whole_graph is graph:
         return program, graph, trace
     there = {node.key for node in whole_graph.nodes}
@@ -32,15 +40,15 @@ def with_whole_modules(program: Any, graph: Graph, trace: Trace) -> tuple[Any, G
     return program, whole_graph, replace(trace, calls=calls)
 
 
-def hold_modules_whole(graph: Graph, trace: Trace) -> Graph:
+def replace_modules_by_formula_nodes(graph: Graph, trace: Trace) -> Graph:
     """Return the graph with one node for each call of a class that has a user's formula."""
     formulas = {formula.module: formula for formula in formulas_in_force() if formula.module}
     if not formulas:
         return graph
     for call, formula in _outermost_calls(trace, formulas):
-        graph = _with_whole_call(graph, trace, call, formula)
+        graph = _replace_call_by_formula_node(graph, trace, call, formula)
     for formula in formulas.values() if graph.functions else ():
-        graph = _with_whole_functions(graph, trace, formula)
+        graph = _replace_functions_by_formula_nodes(graph, trace, formula)
     return graph
 
 
@@ -58,7 +66,9 @@ def _outermost_calls(
             yield call, formula
 
 
-def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -> Graph:
+def _replace_call_by_formula_node(
+    graph: Graph, trace: Trace, call: Call, formula: Formula
+) -> Graph:
     """Return the graph with one node, counted by the formula, for the nodes of this call."""
     inside = {
         inner.key
@@ -69,16 +79,19 @@ def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -
     if not keys:
         return graph
     module = trace.modules[call.module]
-    names = _argument_names(formula, skip_count=1)
+    names = forward_argument_names(formula, skip_count=1)
     operand_specs = [
         (names.get(spec.name, spec.name), replace(spec, name=f"{call.key}:{spec.name}"))
         for spec in call.inputs
     ]
-    settings = {**_plain(module.settings), **_plain(call.settings)}
-    return _collapse(graph, keys, formula, operand_specs, settings, module.names or ("",))
+    own = {**_to_attribute_values(module.settings), **_to_attribute_values(call.settings)}
+    settings = module_call_attributes(formula, own, _to_attribute_values(call.arguments))
+    return _replace_nodes_by_formula_node(
+        graph, keys, formula, operand_specs, settings, module.names or ("",)
+    )
 
 
-def _with_whole_functions(graph: Graph, trace: Trace, formula: Formula) -> Graph:
+def _replace_functions_by_formula_nodes(graph: Graph, trace: Trace, formula: Formula) -> Graph:
     """Return the graph with one node for each use of the formula's autograd.Function."""
     names = formula.class_names
     calls = {call.key: call for call in trace.calls}
@@ -89,12 +102,14 @@ def _with_whole_functions(graph: Graph, trace: Trace, formula: Formula) -> Graph
         if not is_one or not function.nodes or not nodes.keys() >= set(function.nodes):
             continue
         call = calls.get(function.call)
-        arguments = _argument_names(formula, skip_count=_context_count(formula))
+        arguments = forward_argument_names(formula, skip_count=_context_argument_count(formula))
         operand_specs = tuple(_function_operands(function, call, arguments))
-        settings = {**_argument_defaults(formula), **_settings_by_name(call, arguments)}
+        settings = {**forward_argument_defaults(formula), **_settings_by_name(call, arguments)}
         key = function.nodes[0]
         path = nodes[key].path
-        graph = _collapse(graph, {*function.nodes}, formula, operand_specs, settings, (path,))
+        graph = _replace_nodes_by_formula_node(
+            graph, {*function.nodes}, formula, operand_specs, settings, (path,)
+        )
         own = replace(function, nodes=(key,), home=key)
         functions = (*graph.functions[:index], own, *graph.functions[index + 1 :])
         graph = replace(graph, functions=functions)
@@ -128,7 +143,7 @@ def _settings_by_name(call: Call | None, names: Mapping[str, str]) -> dict[str, 
     """Return the plain arguments of a call of an autograd.Function by the names of the function's
     own.
     """
-    settings = _plain(call.settings) if call is not None else {}
+    settings = _to_attribute_values(call.settings) if call is not None else {}
     return {
         names.get(str(int(position) - 1), str(int(position) - 1))
         if position.isdecimal()
@@ -137,16 +152,7 @@ def _settings_by_name(call: Call | None, names: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _parameters(formula: Formula) -> list[inspect.Parameter]:
-    """Return the parameters of `forward` of a formula's class, [] if they are not known."""
-    forward = getattr(find_loaded_class(formula.module), "forward", None)
-    try:
-        return list(inspect.signature(forward).parameters.values()) if forward else []
-    except (TypeError, ValueError):
-        return []
-
-
-def _context_count(formula: Formula) -> int:
+def _context_argument_count(formula: Formula) -> int:
     """Return 1 if `forward` of a formula's autograd.Function takes the context, 0 if the function
     has `setup_context`.
     """
@@ -155,23 +161,7 @@ def _context_count(formula: Formula) -> int:
     return 0 if any("setup_context" in vars(base) for base in own) else 1
 
 
-def _argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
-    """Return the names of forward's arguments by position ("0", ...), without `self` or `ctx`."""
-    parameters = _parameters(formula)[skip_count:]
-    return {str(position): parameter.name for position, parameter in enumerate(parameters)}
-
-
-def _argument_defaults(formula: Formula) -> dict[str, Any]:
-    """Return the plain default values of forward's arguments by name."""
-    defaults = {parameter.name: parameter.default for parameter in _parameters(formula)}
-    return {
-        name: value
-        for name, value in defaults.items()
-        if isinstance(value, bool | int | float | str)
-    }
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _to_attribute_values(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in the form of node attributes: without None, with tuples for lists."""
     return {
         name: tuple(value) if isinstance(value, list) else value
@@ -180,7 +170,7 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _collapse(
+def _replace_nodes_by_formula_node(
     graph: Graph,
     keys: set[str],
     formula: Formula,
@@ -197,7 +187,7 @@ def _collapse(
     inner = [node for node in graph.nodes if node.key in keys]
     others = [node for node in graph.nodes if node.key not in keys]
     products = {spec.name: spec for node in inner for spec in node.outputs if spec is not None}
-    taken = _values_taken(inner, products)
+    taken = _values_read_from_outside(inner, products)
     weights = [spec for spec in taken if spec.role == "parameter"]
     values = [spec for spec in taken if spec.role not in ("parameter", "constant")]
     operands: list[tuple[str, TensorSpec]] = []
@@ -214,8 +204,8 @@ def _collapse(
             weights.remove(stored)
         operands.append((name, stored or known or spec))
     operands += [("", value) for value in values]
-    operands += [(_name_within(weight.name, names), weight) for weight in weights]
-    used = _names_used(others) | {spec.name for spec in graph.outputs}
+    operands += [(_weight_name_in_module(weight.name, names), weight) for weight in weights]
+    used = _all_input_names(others) | {spec.name for spec in graph.outputs}
     results = tuple(spec for name, spec in products.items() if name in used) or inner[-1].outputs
     domain, _, kind = formula.name.partition("::")
     whole_node = Node(
@@ -240,10 +230,10 @@ def _collapse(
     )
 
 
-def _name_within(name: str, modules: Iterable[str]) -> str:
+def _weight_name_in_module(name: str, modules: Iterable[str]) -> str:
     """Return the name of a weight relative to its module, which may have several names.
 
-    >>> _name_within("1.0.inner.weight", ("0", "1.0"))
+    >>> _weight_name_in_module("1.0.inner.weight", ("0", "1.0"))
     'inner.weight'
     """
     enclosing = [path for path in modules if path and name.startswith(f"{path}.")]
@@ -255,7 +245,9 @@ def _has_same_form(value: TensorSpec, spec: TensorSpec) -> bool:
     return value.shape == spec.shape and value.dtype == spec.dtype
 
 
-def _values_taken(nodes: Iterable[Node], products: Mapping[str, TensorSpec]) -> list[TensorSpec]:
+def _values_read_from_outside(
+    nodes: Iterable[Node], products: Mapping[str, TensorSpec]
+) -> list[TensorSpec]:
     """Return the tensors, without repetitions, that the nodes read and did not make."""
     taken: dict[str, TensorSpec] = {}
     for node in all_nested_nodes(nodes):
@@ -265,7 +257,7 @@ def _values_taken(nodes: Iterable[Node], products: Mapping[str, TensorSpec]) -> 
     return list(taken.values())
 
 
-def _names_used(nodes: Iterable[Node]) -> set[str]:
+def _all_input_names(nodes: Iterable[Node]) -> set[str]:
     """Return the names of all inputs of the nodes, also of the nodes in their bodies."""
     return {spec.name for node in all_nested_nodes(nodes) for spec in node.inputs if spec}
 
@@ -276,7 +268,7 @@ def _order_nodes(others: Iterable[Node], whole_node: Node) -> tuple[Node, ...]:
     before: list[Node] = []
     after: list[Node] = []
     for node in others:
-        if behind & _names_used([node]):
+        if behind & _all_input_names([node]):
             behind |= {spec.name for spec in node.outputs if spec is not None}
             after.append(node)
         else:

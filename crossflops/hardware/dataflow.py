@@ -18,7 +18,7 @@ from crossflops.operators import find_operator_rule
 # The graphs in a graph: bodies of loops and branches, and functions, with their ledger's keys.
 
 
-def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
+def graphs_with_key_prefix(graph: Graph) -> Iterator[tuple[str, Graph]]:
     """Yield (prefix of its node keys, graph) for the graph and once for each body of its nodes.
 
     As in `crossflops.count`: the key of the holder before the nodes of a body, the name of a
@@ -27,7 +27,7 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
     yield from _graphs_with_bodies("", graph, set())
 
 
-def key_before(prefix: str, node: Node, body: Graph) -> str:
+def body_key_prefix(prefix: str, node: Node, body: Graph) -> str:
     """Return the prefix of the keys of the nodes in a body of `node`, such as "loop_1/", or
     "NAME/" for a function. `prefix` is the one of `node` itself.
     """
@@ -44,7 +44,7 @@ def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[
     yield prefix, graph
     for node in graph.nodes:
         for body in node.bodies:
-            yield from _graphs_with_bodies(key_before(prefix, node, body), body, names)
+            yield from _graphs_with_bodies(body_key_prefix(prefix, node, body), body, names)
 
 
 # Caches of a graph: inputs that an output continues, such as the keys and values of a decoder.
@@ -83,7 +83,7 @@ class Cache(msgspec.Struct, frozen=True):
     new: int
 
 
-def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
+def find_caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
     """Return for each input that an output continues as a cache (past and present keys) both names
     and the number of new elements.
 
@@ -200,9 +200,11 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_weight(self, spec: TensorSpec) -> bool:
         """Return True if the tensor is a weight or is computed from weights alone."""
-        return (spec.role in _STORED or spec.name in self.constant) and not self.is_index(spec)
+        return (
+            spec.role in _STORED or spec.name in self.constant
+        ) and not self.is_integer_constant(spec)
 
-    def is_index(self, spec: TensorSpec) -> bool:
+    def is_integer_constant(self, spec: TensorSpec) -> bool:
         """Return True if the tensor is a constant of int64 in the graph, such as axes, sizes or
         indices.
 
@@ -211,7 +213,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         of_graph = spec.role == "constant" or (not spec.role and spec.name in self.constant)
         return spec.dtype == "int64" and of_graph
 
-    def is_layer(self, spec: TensorSpec | None) -> bool:
+    def is_layer_result(self, spec: TensorSpec | None) -> bool:
         """Return True if the tensor has 2 elements or more and is, or is computed from, a
         parameter of the model.
 
@@ -226,7 +228,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         """Return True if the tensor contains elements of a cache."""
         return spec.name in self.cached
 
-    def parts(self, spec: TensorSpec) -> Portions:
+    def source_portions(self, spec: TensorSpec) -> Portions:
         """Return for each source (weight or input) how many of its elements the tensor consists
         of; {} if this is unknown.
         """
@@ -237,7 +239,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return {}
 
 
-def flow(graph: Graph, ledger: Ledger) -> Flow:
+def trace_element_flow(graph: Graph, ledger: Ledger) -> Flow:
     """Return which elements of weights, inputs and caches each value of the graph consists of."""
     counts = {count.node.key: count for count in ledger.counts}
     flow = Flow(
@@ -257,7 +259,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
     )
     for node in graph.nodes:
         _record_node_sources(node, flow)
-    known = caches(graph, flow.carried)
+    known = find_caches(graph, flow.carried)
     pasts = {cache.past for cache in known}
     stored = (name for name, parts in flow.carried.items() if not pasts.isdisjoint(parts))
     return msgspec.structs.replace(
@@ -305,7 +307,7 @@ def _record_node_sources(node: Node, flow: Flow) -> None:
         made = node.key
     stored: dict[str, list[Portion]] = {}
     for spec in {spec.name: spec for spec in inputs}.values():
-        for source, part in flow.parts(spec).items():
+        for source, part in flow.source_portions(spec).items():
             stored.setdefault(source, []).append(part)
     for spec in outputs:
         cut = spec.numel if spec.shape is not None and node.key in flow.moves else None

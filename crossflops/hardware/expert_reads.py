@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import prod
 
-from crossflops.hardware.dataflow import scopes
+from crossflops.hardware.dataflow import graphs_with_key_prefix
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.operators import find_operator_rule
 
@@ -29,7 +29,7 @@ _GATHERED = (
 _SURELY_ALL = 64  # tokens for each expert: e^-64 of its weights are not read
 
 
-def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, Fraction]:
+def expert_read_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, Fraction]:
     """Return the share of its experts' weights that a pass reads for each node that does not read
     all, by node key.
 
@@ -37,8 +37,8 @@ def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, F
         graph: The pass, over as many tokens as its shapes say.
         scale: How many times as many tokens there are.
     """
-    nodes = [node for _, scope in scopes(graph) for node in scope.nodes]
-    choices = list(_choices(nodes))
+    nodes = [node for _, scope in graphs_with_key_prefix(graph) for node in scope.nodes]
+    choices = list(_topk_choices(nodes))
     return {
         node.key: share
         for node in nodes
@@ -52,9 +52,9 @@ def describe_experts(graph: Graph, scale: Fraction = Fraction(1)) -> str:
 
     Experts that are modules of a list have nodes of their own, those that have tokens.
     """
-    if expert_shares(graph, scale):
+    if expert_read_shares(graph, scale):
         return _BALANCED
-    nodes = [node for _, scope in scopes(graph) for node in scope.nodes]
+    nodes = [node for _, scope in graphs_with_key_prefix(graph) for node in scope.nodes]
     if not graph.idle_params or graph.unchosen or any(map(_has_experts, nodes)):
         return ""
     return _GATHERED if _gathers_matrices(nodes) else _OBSERVED
@@ -90,7 +90,7 @@ def expert_weights(node: Node) -> Iterator[TensorSpec]:
     yield from (spec for spec in stored if spec.shape and spec.shape[0] == count)
 
 
-def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
+def _topk_choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
     """Yield (number of candidates, number of chosen ones) for each TopK node."""
     for node in nodes:
         if node.op.type != "TopK" or not node.inputs or not node.outputs:

@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -74,24 +74,38 @@ class Core(msgspec.Struct, frozen=True):
     part: int | None = None
 
 
-def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
+class VectorUnits(NamedTuple):
+    """The vector units of a core as text, and its FLOPs per clock by precision, {} if unknown."""
+
+    text: str
+    flops_per_clock: dict[str, int]
+
+
+class Fp32Units(NamedTuple):
+    """The vector units of a core as text, and its FP32 FLOPs per clock, 0 if unknown."""
+
+    text: str
+    flops_per_clock: int
+
+
+def core_flops_per_clock(core: Core) -> VectorUnits:
     """Return the vector units of a core as text, and by precision the FLOPs that it does per clock
     ({} if unknown).
     """
     if core.architecture in ("x86_64", "AMD64", "i386", "i686"):
-        return _x86(core)
+        return _x86_flops_per_clock(core)
     if core.architecture in ("aarch64", "arm64"):
-        return _arm_vector_units(core)
-    return f"the units of {core.architecture} are unknown", {}
+        return _arm_flops_per_clock(core)
+    return VectorUnits(f"the units of {core.architecture} are unknown", {})
 
 
-def _x86(core: Core) -> tuple[str, dict[str, int]]:
+def _x86_flops_per_clock(core: Core) -> VectorUnits:
     """Return the vector units of an x86 core as text, and by precision its FLOPs per clock ({} if
     unknown).
     """
-    text, fp32 = _x86_vector_units(core)
+    text, fp32 = _x86_fp32_per_clock(core)
     if not fp32:
-        return text, {}
+        return VectorUnits(text, {})
     wide = "avx512f" in core.flags
     rates = {"fp32": fp32, "fp64": fp32 // 2}
     if wide and "avx512_bf16" in core.flags:
@@ -102,33 +116,34 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
         amx = {"amx_bf16": ("bf16", 1024), "amx_fp16": ("fp16", 1024), "amx_int8": ("int8", 2048)}
         rates |= dict(row for flag, row in amx.items() if flag in core.flags)
         text += f", {AMX}"
-    return text, rates
+    return VectorUnits(text, rates)
 
 
-def _x86_vector_units(core: Core) -> tuple[str, int]:
+def _x86_fp32_per_clock(core: Core) -> Fp32Units:
     """Return the vector units of an x86 core as text, and its FP32 FLOPs per clock (0 if
     unknown).
     """
     if "avx512f" in core.flags:
-        return _avx512_units(core)
+        return _avx512_fp32_per_clock(core)
     if "avx2" in core.flags and "fma" in core.flags:
         first_zen = core.family == 23 and (core.model or 0) < 0x30
         if first_zen or core.family == 24:  # Hygon's is the first Zen, too
-            return "AVX2 on two 128-bit FMA units", 16
+            return Fp32Units("AVX2 on two 128-bit FMA units", 16)
         if core.family == 6 and core.model in _ATOMS:
-            return "AVX2 on two 128-bit FMA units", 16
-        return "AVX2, two 256-bit FMA units", 32
+            return Fp32Units("AVX2 on two 128-bit FMA units", 16)
+        return Fp32Units("AVX2, two 256-bit FMA units", 32)
     if "avx" in core.flags:
-        return "AVX, a 256-bit multiplier and a 256-bit adder", 16
-    return "SSE, a 128-bit multiplier and a 128-bit adder", 8
+        return Fp32Units("AVX, a 256-bit multiplier and a 256-bit adder", 16)
+    return Fp32Units("SSE, a 128-bit multiplier and a 128-bit adder", 8)
 
 
-def _avx512_units(core: Core) -> tuple[str, int]:
+def _avx512_fp32_per_clock(core: Core) -> Fp32Units:
     """Return the AVX-512 units of an x86 core as text, and its FP32 FLOPs per clock (0 if
     unknown).
     """
-    two, single = ("AVX-512, two 512-bit FMA units", 64), ("AVX-512, one 512-bit FMA unit", 32)
-    halves = "AVX-512 on two 256-bit FMA units", 32
+    two = Fp32Units("AVX-512, two 512-bit FMA units", 64)
+    single = Fp32Units("AVX-512, one 512-bit FMA unit", 32)
+    halves = Fp32Units("AVX-512 on two 256-bit FMA units", 32)
     if core.vendor == "AuthenticAMD":
         if core.family == 25:
             return halves
@@ -141,24 +156,24 @@ def _avx512_units(core: Core) -> tuple[str, int]:
             return two
         if core.model in _ONE_512:
             return single
-    return "AVX-512; whether on one or two units is unknown for this model", 0
+    return Fp32Units("AVX-512; whether on one or two units is unknown for this model", 0)
 
 
-def _arm_vector_units(core: Core) -> tuple[str, dict[str, int]]:
+def _arm_flops_per_clock(core: Core) -> VectorUnits:
     """Return the vector units of an Arm core as text, and by precision its FLOPs per clock ({} if
     unknown).
     """
     known = _ARM.get((core.implementer or -1, core.part or -1))
     if known is None:
         scalable = f", with {SVE}" if "sve" in core.flags else ""
-        return f"the units of this Arm core are unknown{scalable}", {}
+        return VectorUnits(f"the units of this Arm core are unknown{scalable}", {})
     text, fp32, bf16, int8 = known
     extra: Mapping[str, tuple[int, bool]] = {
         "bf16": (bf16, "bf16" in core.flags),
         "int8": (int8, bool(core.flags & {"asimddp", "i8mm"})),
     }
     more = {name: rate for name, (rate, there) in extra.items() if rate and there}
-    return text, {"fp32": fp32, "fp64": fp32 // 2, **more}
+    return VectorUnits(text, {"fp32": fp32, "fp64": fp32 // 2, **more})
 
 
 _NAMES = ("model name", "Model", "cpu model", "Processor")
@@ -168,7 +183,7 @@ class NoCpuError(CrossflopsError):
     """An error of a system that does not describe its processor."""
 
 
-def cpu(root: Path = Path("/")) -> Cpu:
+def read_cpu(root: Path = Path("/")) -> Cpu:
     """Return the CPU as the system files below `root` describe it. Raises NoCpuError if they do
     not exist.
     """
@@ -177,14 +192,14 @@ def cpu(root: Path = Path("/")) -> Cpu:
     allowed = _usable_cpu_numbers(len(records))
     topology = [_socket_and_core(root, logical) for logical in allowed]
     clock, source = _cpu_clock(root, records[0])
-    isa, rates = flops_per_clock(core)
+    isa, rates = core_flops_per_clock(core)
     return Cpu(
         model=core.name or f"{core.architecture}, name unknown",
         architecture=core.architecture,
         logical=len(allowed),
         cores=len(set(topology)),
         sockets=len({socket for socket, _ in topology}),
-        quota=_quota(root),
+        quota=_cpu_quota(root),
         clock=clock,
         clock_source=source,
         isa=isa,
@@ -291,18 +306,18 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
     return min(known) if known else None
 
 
-def _quota(root: Path) -> float | None:
+def _cpu_quota(root: Path) -> float | None:
     """Return the number of CPUs whose time the cgroups of this process grant; None if there is no
     limit.
     """
     base = root / "sys/fs/cgroup"
     limits = [
-        _quota_ratio(*_read_system_file(group / "cpu.max").split()[:2])
+        _quota_cpus(*_read_system_file(group / "cpu.max").split()[:2])
         for group in _control_group_folders(root)
     ]
     for v1 in (base / "cpu", base / "cpu,cpuacct"):
         limits.append(
-            _quota_ratio(
+            _quota_cpus(
                 _read_system_file(v1 / "cpu.cfs_quota_us"),
                 _read_system_file(v1 / "cpu.cfs_period_us"),
             )
@@ -321,7 +336,7 @@ def _control_group_folders(root: Path) -> list[Path]:
     return [folder for folder in above if base in (folder, *folder.parents)] or [base]
 
 
-def _quota_ratio(quota: str = "", period: str = "") -> float | None:
+def _quota_cpus(quota: str = "", period: str = "") -> float | None:
     """Return quota / period of a cgroup, the number of CPUs whose time it grants; None if there is
     no limit.
     """
@@ -345,7 +360,7 @@ def _read_system_file(file: Path) -> str:
         return ""
 
 
-Found = tuple[tuple[Gpu, ...], tuple[str, ...]]
+GpusAndNotes = tuple[tuple[Gpu, ...], tuple[str, ...]]
 
 
 # GPUs, as NVML and rocm-smi describe them.
@@ -355,13 +370,13 @@ _MEBI = 1 << 20
 _ROCM = ("--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json")
 
 
-def gpus() -> Found:
+def find_gpus() -> GpusAndNotes:
     """Return all GPUs of this machine, and a note for each driver that cannot be read."""
     nvidia, amd = _nvidia_gpus(), _amd_gpus()
     return (*nvidia[0], *amd[0]), (*nvidia[1], *amd[1])
 
 
-def _nvidia_gpus() -> Found:
+def _nvidia_gpus() -> GpusAndNotes:
     """Return the NVIDIA GPUs that NVML reports, and a note if NVML cannot be read."""
     try:
         import pynvml
@@ -426,7 +441,7 @@ def _mig_slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
     return slices
 
 
-def _amd_gpus() -> Found:
+def _amd_gpus() -> GpusAndNotes:
     """Return the AMD GPUs that rocm-smi reports, and a note if it failed; nothing if it is not
     installed.
     """

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError
 from crossflops.files import write_file
-from crossflops.hardware.machine import AMX, SVE, NoCpuError, cpu, memory_bytes
+from crossflops.hardware.machine import AMX, SVE, NoCpuError, memory_bytes, read_cpu
 from crossflops.report.machine import Cpu, MachinePeak
 
 Kind: TypeAlias = Literal["fma32", "fma64", "dot16", "dot8", "clock", "triad"]
@@ -96,7 +96,7 @@ class PeakLoops(msgspec.Struct, frozen=True):
             raise _loop_failure_error(kind, str(error)) from error
 
 
-def compiler() -> str | None:
+def find_c_compiler() -> str | None:
     """Return the path of the C compiler: $CC, or the first of cc, gcc and clang; or None."""
     named = os.environ.get("CC", "").split()
     return next(filter(None, map(shutil.which, (*named[:1], *_COMPILERS))), None)
@@ -107,7 +107,7 @@ def compiling_peak_loops() -> Iterator[PeakLoops]:
     """Compile the program of measuring loops, yield it, and delete it when the block ends. Raises
     NoLoopError without a compiler.
     """
-    command = compiler()
+    command = find_c_compiler()
     if command is None or platform.system() == "Windows":
         raise NoLoopError(
             "no C compiler was found",
@@ -164,7 +164,7 @@ _SIDE = 1024  # of the matrices: 4 MiB each, and 2 x 1024^3 FLOPs
 _LEAST = 3  # repetitions
 
 
-def product_rate(dtype: str, seconds: float) -> float:
+def numpy_product_rate(dtype: str, seconds: float) -> float:
     """Return the FLOP/s of NumPy's product of two square matrices of `dtype`, measured for
     `seconds`.
     """
@@ -175,7 +175,7 @@ def product_rate(dtype: str, seconds: float) -> float:
     return 2 * _SIDE**3 / _fastest_run_seconds(lambda: np.matmul(left, left, out=out), seconds)
 
 
-def sum_bandwidth(nbytes: int, seconds: float) -> float:
+def numpy_sum_bandwidth(nbytes: int, seconds: float) -> float:
     """Return the bytes/s of a = b + c over three arrays of `nbytes` in NumPy, measured for
     `seconds`.
     """
@@ -206,20 +206,20 @@ _BUSY = 0.6  # of the best round's rate that all rounds together should have
 _ABOVE = 1.1  # of what units should do in a clock
 
 
-def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
+def contradiction_sentences(peak: MachinePeak, system_cpu: Cpu | None) -> tuple[str, ...]:
     """Return a sentence for each figure of the measured peak that contradicts the system's data of
     the CPU.
     """
     busy = _busy_sentence(peak)
-    if claimed is None:
+    if system_cpu is None:
         nothing = (
             "the system reports nothing about its processor, so the measurement cannot be checked"
         )
         return tuple(filter(None, (nothing, busy)))
     checks = (
-        _clock_sentence(peak, claimed),
-        _cores_sentence(peak, claimed),
-        *_unit_sentences(peak, claimed),
+        _clock_sentence(peak, system_cpu),
+        _cores_sentence(peak, system_cpu),
+        *_unit_sentences(peak, system_cpu),
         busy,
     )
     return tuple(filter(None, checks))
@@ -236,43 +236,45 @@ def _busy_sentence(peak: MachinePeak) -> str:
     return f"{share}: the machine is busy or throttled; measure again when it is idle"
 
 
-def _clock_sentence(peak: MachinePeak, claimed: Cpu) -> str:
+def _clock_sentence(peak: MachinePeak, system_cpu: Cpu) -> str:
     """Return the sentence that the measured clock differs from that of the system, else ""."""
-    if peak.clock is None or claimed.clock is None:
+    if peak.clock is None or system_cpu.clock is None:
         return ""
-    if abs(peak.clock / claimed.clock - 1) <= _CLOCK:
+    if abs(peak.clock / system_cpu.clock - 1) <= _CLOCK:
         return ""
-    claim_of_clock = f"{claimed.clock / 1e9:.3f} GHz ({claimed.clock_source})"
+    claim_of_clock = f"{system_cpu.clock / 1e9:.3f} GHz ({system_cpu.clock_source})"
     return f"the system reports {claim_of_clock}, but a core runs at {peak.clock / 1e9:.3f} GHz"
 
 
-def _cores_sentence(peak: MachinePeak, claimed: Cpu) -> str:
+def _cores_sentence(peak: MachinePeak, system_cpu: Cpu) -> str:
     """Return the sentence that all cores together are slower than their number x one core, else
     "".
     """
-    if peak.one_thread is None or claimed.usable < 1:
+    if peak.one_thread is None or system_cpu.usable_cores < 1:
         return ""
     times = peak.peaks["fp32"] / peak.one_thread
-    if times >= _SCALES * claimed.usable:
+    if times >= _SCALES * system_cpu.usable_cores:
         return ""
-    cores = f"{claimed.usable:g} cores are {times:.2f} x as fast as one"
+    cores = f"{system_cpu.usable_cores:g} cores are {times:.2f} x as fast as one"
     return f"{cores}: they are shared, throttled or busy"
 
 
-def _unit_sentences(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
+def _unit_sentences(peak: MachinePeak, system_cpu: Cpu) -> tuple[str, ...]:
     """Return the sentence that the measured FLOPs per clock of a core are not those of its vector
     units, in a tuple; () if they agree.
     """
-    rate = claimed.flops_per_clock.get("fp32")
+    rate = system_cpu.flops_per_clock.get("fp32")
     if peak.clock is None or peak.one_thread is None or not peak.is_peak:
         return ()
     done = peak.one_thread / peak.clock
     if rate is None:
-        return (f"{claimed.isa}; measured: {done:.1f} FP32 FLOPs per clock and core",)
+        return (f"{system_cpu.isa}; measured: {done:.1f} FP32 FLOPs per clock and core",)
     if done > _ABOVE * rate:
-        return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock, but did {done:.1f}",)
+        return (f"{system_cpu.isa} should do {rate} FP32 FLOPs per clock, but did {done:.1f}",)
     if done < _SCALES * rate:
-        return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock; the loop did {done:.1f}",)
+        return (
+            f"{system_cpu.isa} should do {rate} FP32 FLOPs per clock; the loop did {done:.1f}",
+        )
     return ()
 
 
@@ -289,7 +291,7 @@ def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
     `measure_anew` measures in any case. Raises CrossflopsError where nothing can be measured.
     """
     kept = None if measure_anew else load_machine_peak()
-    return kept or store(measure())
+    return kept or store_machine_peak(measure_machine_peak())
 
 
 def load_machine_peak() -> MachinePeak | None:
@@ -300,10 +302,10 @@ def load_machine_peak() -> MachinePeak | None:
         kept = msgspec.json.decode(_peak_cache_path().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
         return None
-    return kept if kept.fingerprint == fingerprint() else None
+    return kept if kept.fingerprint == measurement_fingerprint() else None
 
 
-def store(peak: MachinePeak) -> MachinePeak:
+def store_machine_peak(peak: MachinePeak) -> MachinePeak:
     """Write the measured peak to the cache file, if that is possible; return the same peak."""
     file = _peak_cache_path()
     with contextlib.suppress(OSError, CrossflopsError):
@@ -312,52 +314,54 @@ def store(peak: MachinePeak) -> MachinePeak:
     return peak
 
 
-def measure() -> MachinePeak:
+def measure_machine_peak() -> MachinePeak:
     """Measure the peak of this machine by compiled loops, or by NumPy without a compiler; return
     it.
     """
-    claimed = claim()
-    threads = threads_of(claimed)
+    system_cpu = read_cpu_or_none()
+    threads = measuring_thread_count(system_cpu)
     try:
         with compiling_peak_loops() as program:
-            peak = _measure_by_loops(program, threads, claimed)
+            peak = _measure_by_loops(program, threads, system_cpu)
     except NoLoopError as error:
-        peak = _measure_by_numpy(threads, str(error.message), claimed)
-    return replace(peak, contradictions=contradictions(peak, claimed))
+        peak = _measure_by_numpy(threads, str(error.message), system_cpu)
+    return replace(peak, contradictions=contradiction_sentences(peak, system_cpu))
 
 
-def claim() -> Cpu | None:
+def read_cpu_or_none() -> Cpu | None:
     """Return the system's description of its CPU, or None if it gives none."""
     try:
-        return cpu()
+        return read_cpu()
     except NoCpuError:
         return None
 
 
-def threads_of(claimed: Cpu | None) -> int:
+def measuring_thread_count(system_cpu: Cpu | None) -> int:
     """Return the number of threads to measure with: the logical CPUs, limited by the CPU quota."""
-    if claimed is None:
+    if system_cpu is None:
         return os.cpu_count() or 1
-    return min(claimed.logical, ceil(claimed.quota or claimed.logical))
+    return min(system_cpu.logical, ceil(system_cpu.quota or system_cpu.logical))
 
 
-def fingerprint() -> str:
+def measurement_fingerprint() -> str:
     """Return a hash of what a measurement depends on: host, CPU, compiler and version of the
     loops.
     """
-    claimed = claim()
+    system_cpu = read_cpu_or_none()
     facts = (
         _EDITION,
         platform.node(),
         platform.machine(),
-        str(compiler()),
-        "" if claimed is None else msgspec.json.encode(claimed.flops_per_clock).decode(),
-        "" if claimed is None else f"{claimed.model} {claimed.logical} {claimed.quota}",
+        str(find_c_compiler()),
+        "" if system_cpu is None else msgspec.json.encode(system_cpu.flops_per_clock).decode(),
+        ""
+        if system_cpu is None
+        else f"{system_cpu.model} {system_cpu.logical} {system_cpu.quota}",
     )
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachinePeak:
+def _measure_by_loops(program: PeakLoops, threads: int, system_cpu: Cpu | None) -> MachinePeak:
     """Measure peak FLOP/s, bandwidth and clock of this machine by compiled loops; return them."""
     clock = program.run("clock", _SECONDS / 2).rate
     single = program.run("fma32", _SECONDS)
@@ -366,14 +370,14 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
     loops = {
         "fp32": all_,
         "fp64": double,
-        **_measure_dot_products(program, single, threads, claimed),
+        **_measure_dot_products(program, single, threads, system_cpu),
     }
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
-    granted = _quota_share(threads, claimed)
+    granted = _usable_time_share(threads, system_cpu)
     share = "" if granted == 1 else f"; times {100 * granted:.0f} %, the CPU quota"
     lanes = f"{single.width}-bit {'FMA' if single.fused else 'multiply and add'}"
     return MachinePeak(
-        cpu=_cpu_model_name(claimed),
+        cpu=_cpu_model_name(system_cpu),
         threads=threads,
         peaks={name: loop.rate * granted for name, loop in loops.items()},
         one_thread=single.rate,
@@ -383,20 +387,20 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
         width=single.width,
         is_peak=True,
         how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}"
-        f"{_missing_units_note(claimed)}",
-        fingerprint=fingerprint(),
+        f"{_missing_units_note(system_cpu)}",
+        fingerprint=measurement_fingerprint(),
     )
 
 
 def _measure_dot_products(
-    program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None
+    program: PeakLoops, single: Loop, threads: int, system_cpu: Cpu | None
 ) -> dict[str, Loop]:
     """Run the loops of BF16 and INT8 dot products, if the CPU has the instructions; return their
     results by precision.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.
     """
-    if claimed is not None and AMX in claimed.isa:
+    if system_cpu is not None and AMX in system_cpu.isa:
         return {}
     kinds: dict[str, Kind] = {"bf16": "dot16", "int8": "dot8"}
     there = {"bf16": single.dot16, "int8": single.dot8}
@@ -405,46 +409,46 @@ def _measure_dot_products(
     }
 
 
-def _missing_units_note(claimed: Cpu | None) -> str:
+def _missing_units_note(system_cpu: Cpu | None) -> str:
     """Return the note that AMX or SVE units of the CPU were not measured, or "" if it has
     neither.
     """
-    isa = "" if claimed is None else claimed.isa
+    isa = "" if system_cpu is None else system_cpu.isa
     amx = "; AMX is not measured, so BF16 and INT8 have no peak" if AMX in isa else ""
     sve = "; SVE is not measured: units wider than 128 bits may be faster" if SVE in isa else ""
     return amx + sve
 
 
-def _quota_share(threads: int, claimed: Cpu | None) -> float:
+def _usable_time_share(threads: int, system_cpu: Cpu | None) -> float:
     """Return the share of the time of `threads` CPUs that the quota grants, at most 1."""
-    quota = claimed.quota if claimed else None
+    quota = system_cpu.quota if system_cpu else None
     return 1.0 if quota is None else min(1.0, quota / threads)
 
 
-def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
+def _measure_by_numpy(threads: int, why: str, system_cpu: Cpu | None) -> MachinePeak:
     """Measure FLOP/s and bandwidth of this machine by NumPy, as a lower bound of the peak; `why`
     says why there are no loops.
     """
     rates = {"fp32": "float32", "fp64": "float64"}
     return MachinePeak(
-        cpu=_cpu_model_name(claimed),
+        cpu=_cpu_model_name(system_cpu),
         threads=threads,
-        peaks={name: product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
+        peaks={name: numpy_product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
         one_thread=None,
         sustained=None,
-        bandwidth=sum_bandwidth(_ARRAY, _SECONDS),
+        bandwidth=numpy_sum_bandwidth(_ARRAY, _SECONDS),
         clock=None,
         width=None,
         is_peak=False,
         how=f"numpy's matrix product, which is only a lower bound of the peak, since {why}; "
         "bandwidth from a sum of three streams on one thread",
-        fingerprint=fingerprint(),
+        fingerprint=measurement_fingerprint(),
     )
 
 
-def _cpu_model_name(claimed: Cpu | None) -> str:
+def _cpu_model_name(system_cpu: Cpu | None) -> str:
     """Return the name of the CPU model, or its architecture if the name is unknown."""
-    return claimed.model if claimed else platform.processor() or platform.machine()
+    return system_cpu.model if system_cpu else platform.processor() or platform.machine()
 
 
 def _array_bytes() -> int:

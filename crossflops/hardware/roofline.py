@@ -35,9 +35,9 @@ from math import ceil
 import msgspec
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.dataflow import flow
+from crossflops.hardware.dataflow import trace_element_flow
 from crossflops.hardware.devices.catalogue import find_device
-from crossflops.hardware.step_traffic import Formats, loads, run_precision, tensor_byte_count
+from crossflops.hardware.step_traffic import Formats, node_loads, run_precision, tensor_byte_count
 from crossflops.ir.device import Device
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
@@ -162,7 +162,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
     cache = round(load.cache * times)
     moved = round(load.weights * run.passes) + round((load.cache + load.activations) * times)
     precision = run_precision(load.precision, run.precision)
-    peak = peak_of(run.ceiling, precision) if work else None
+    peak = ceiling_peak(run.ceiling, precision) if work else None
     computing, moving = (work / peak if peak else 0.0), moved / run.ceiling.bandwidth
     return NodeBound(
         node=load.node,
@@ -181,7 +181,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
     )
 
 
-def peak_of(ceiling: Ceiling, precision: str) -> float:
+def ceiling_peak(ceiling: Ceiling, precision: str) -> float:
     """Return the peak of a precision in FLOP/s.
 
     Raises UnknownNameError where there is none, which is never replaced by another one.
@@ -231,7 +231,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
         whole_seconds=shortest,
         seconds=seconds,
         attainable=min(top, work / moved * bandwidth) if moved else top,
-        joules=energy(run.ceiling.tdp, seconds or shortest, run.examples),
+        joules=joules_per_example(run.ceiling.tdp, seconds or shortest, run.examples),
     )
 
 
@@ -248,7 +248,7 @@ def _mean_peak(nodes: Sequence[NodeBound], run: Scenario) -> float:
     return run.ceiling.peaks.get(run.precision) or max(run.ceiling.peaks.values())
 
 
-def energy(tdp: float | None, seconds: float, examples: int) -> float | None:
+def joules_per_example(tdp: float | None, seconds: float, examples: int) -> float | None:
     """Return the joules of one example at full TDP (watts), which is an upper bound; None without
     a TDP.
     """
@@ -265,7 +265,7 @@ def intensity_limit(loads: Iterable[Load]) -> float | None:
     return work / grows if grows else None
 
 
-def compute_from(
+def compute_bound_batch_size(
     loads: Callable[[Fraction], Iterable[Load]], run: Scenario, ridge: float
 ) -> int | None:
     """Return the smallest batch size at which the model is compute-bound, or None.
@@ -304,11 +304,11 @@ def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> Mea
         )
     return MeasuredStep(
         seconds=seconds,
-        roofline_efficiency=step.shortest / seconds,
+        roofline_efficiency=step.shortest_seconds / seconds,
         whole_efficiency=step.whole_seconds / seconds,
         mfu=step.work / (seconds * step.peak),
         mbu=step.bytes / (seconds * step.bandwidth),
-        joules=energy(tdp, seconds, step.examples),
+        joules=joules_per_example(tdp, seconds, step.examples),
     )
 
 
@@ -327,7 +327,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     formats: Formats = Formats()
 
 
-def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
+def device_ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
     """Return the peaks (FLOP/s), the bandwidth (bytes/s) and the TDP of a device.
 
     Raises UnknownNameError where the bandwidth is unknown.
@@ -341,7 +341,7 @@ def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
     return Ceiling(name=device.label, peaks=device.peaks, bandwidth=chosen, tdp=device.tdp)
 
 
-def byte_model(name: str) -> ByteModel:
+def check_byte_model(name: str) -> ByteModel:
     """Return the name of a byte model (a way to count moved bytes) if it is known. Raises
     UnknownNameError if not.
     """
@@ -353,7 +353,7 @@ def byte_model(name: str) -> ByteModel:
     )
 
 
-def alternatives(
+def what_if_bounds(
     texts: Iterable[str],
     base: Variant,
     loads: Loads,
@@ -368,14 +368,14 @@ def alternatives(
     """
     steps = []
     for text in texts:
-        changed = other(base, text, fixed=fixed, look=look)
+        changed = variant_with_changes(base, text, fixed=fixed, look=look)
         steps.append(
             step_bound(loads(changed.model, changed.formats, changed.run.scale), changed.run)
         )
     return tuple(steps)
 
 
-def other(
+def variant_with_changes(
     base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find_device
 ) -> Variant:
     """Return the variant of a step with the changes of a --what-if text; keys in `fixed` cannot be
@@ -391,7 +391,7 @@ def other(
         )
     run, formats = base.run, base.formats
     if "device" in changes:
-        run = msgspec.structs.replace(run, ceiling=ceiling(look(changes["device"])))
+        run = msgspec.structs.replace(run, ceiling=device_ceiling(look(changes["device"])))
     if "batch" in changes:
         examples = _parse_what_if_batch(changes["batch"], text)
         scale = run.scale * examples / Fraction(run.examples)
@@ -404,7 +404,7 @@ def other(
     named = {name: changes[name] for name in ("weights", "cache") if name in changes}
     return Variant(
         run=msgspec.structs.replace(run, label=text),
-        model=byte_model(changes["bytes"]) if "bytes" in changes else base.model,
+        model=check_byte_model(changes["bytes"]) if "bytes" in changes else base.model,
         formats=msgspec.structs.replace(formats, **named),
     )
 
@@ -446,7 +446,7 @@ def kernel_bounds(
     `nodes` are their bounds in the run. A kernel none of whose nodes is in the graph, or that
     took no time, is left out.
     """
-    edge = _Edge(graph, ledger, run, formats)
+    edge = _KernelBoundary(graph, ledger, run, formats)
     bounds = {node.node: node for node in nodes}
     rows = []
     for row in kernels:
@@ -455,7 +455,7 @@ def kernel_bounds(
             continue
         work = sum(bounds[key].work for key in keys if key in bounds)
         computing = sum(bounds[k].work / (bounds[k].peak or 1) for k in keys if k in bounds)
-        moved = edge.bytes(keys)
+        moved = edge.bytes_of_kernel(keys)
         seconds = max(computing, moved / run.ceiling.bandwidth)
         rows.append(
             KernelBound(
@@ -473,22 +473,22 @@ def kernel_bounds(
     return tuple(rows)
 
 
-class _Edge:
+class _KernelBoundary:
     """The tensors that a set of nodes exchanges with the rest of the graph."""
 
     def __init__(self, graph: Graph, ledger: Ledger, run: Scenario, formats: Formats) -> None:
         self.nodes: Mapping[str, Node] = {node.key: node for node in graph.nodes}
         self.alone = {
-            load.node: load for load in loads(graph, ledger, "unfused", formats, run.scale)
+            load.node: load for load in node_loads(graph, ledger, "unfused", formats, run.scale)
         }
-        self.flow, self.run, self.formats = flow(graph, ledger), run, formats
+        self.flow, self.run, self.formats = trace_element_flow(graph, ledger), run, formats
         self.readers: dict[str, set[str]] = {spec.name: {""} for spec in graph.outputs}
         for node in graph.nodes:
             for spec in node.inputs:
                 if spec is not None:
                     self.readers.setdefault(spec.name, set()).add(node.key)
 
-    def bytes(self, keys: Sequence[str]) -> int:
+    def bytes_of_kernel(self, keys: Sequence[str]) -> int:
         """Return the bytes that the nodes of a kernel read and write together."""
         times = self.run.passes * self.run.scale
         if len(keys) == 1:
@@ -501,9 +501,9 @@ class _Edge:
         read = {spec.name: spec for key in keys for spec in self.nodes[key].inputs if spec}
         ends = [spec for name, spec in read.items() if name not in made]
         ends += [spec for name, spec in made.items() if self.readers.get(name, set()) - inside]
-        return round(sum(map(self._size, ends), Fraction(0)))
+        return round(sum(map(self._bytes_of_tensor, ends), Fraction(0)))
 
-    def _size(self, spec: TensorSpec) -> Fraction:
+    def _bytes_of_tensor(self, spec: TensorSpec) -> Fraction:
         """Return the bytes of a tensor in all passes of a step, in the format that its use has; 0
         if its shape is unknown.
         """

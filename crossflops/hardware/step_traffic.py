@@ -30,13 +30,13 @@ from typing import TypeAlias
 import msgspec
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.dataflow import Flow, Portion, flow
+from crossflops.hardware.dataflow import Flow, Portion, trace_element_flow
 from crossflops.hardware.devices.peaks import EMULATIONS
-from crossflops.hardware.expert_reads import expert_shares, expert_weights
+from crossflops.hardware.expert_reads import expert_read_shares, expert_weights
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.roofline import ByteModel, Load
-from crossflops.ledger.memory import Size, traffic
+from crossflops.ledger.memory import TensorSize, amount_read_and_written
 from crossflops.operators import find_operator_rule
 
 # How many bits an element takes when a model runs in another precision than it is written in.
@@ -83,7 +83,7 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in filter(None, (self.activations, self.weights, self.cache)):
-            if storage(name) not in BITS:
+            if storage_precision(name) not in BITS:
                 raise UnknownNameError(
                     f"the number of bytes per element of {name!r} is unknown",
                     f"choose one of {', '.join(BITS)}",
@@ -98,11 +98,11 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
         return self.cache or self.activations
 
 
-def storage(precision: str) -> str:
+def storage_precision(precision: str) -> str:
     """Return the precision in which values of a precision are stored: "fp32" if emulated, else the
     name without its suffix.
 
-    >>> storage("fp16_vector"), storage("fp8"), storage("bf16x3")
+    >>> storage_precision("fp16_vector"), storage_precision("fp8"), storage_precision("bf16x3")
     ('fp16', 'fp8', 'fp32')
     """
     return "fp32" if precision in EMULATIONS else precision.partition("_")[0]
@@ -120,7 +120,7 @@ def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
     `precision`; 4-bit types are packed.
     """
     if precision and spec.storage_dtype in _RESTATED:
-        return (elements * BITS[storage(precision)] + 7) // 8
+        return (elements * BITS[storage_precision(precision)] + 7) // 8
     if elements == spec.numel:
         return spec.nbytes
     return TensorSpec("", spec.storage_dtype, (elements,)).nbytes
@@ -162,7 +162,7 @@ class _Bill:
         self.pieces: set[tuple[str, str]] = set()
         self.rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
-    def read(self, key: str, source: str, part: Portion) -> None:
+    def charge_source(self, key: str, source: str, part: Portion) -> None:
         """Charge a node for the elements of a source (weight or input) that no node has read
         yet.
         """
@@ -173,9 +173,9 @@ class _Bill:
         taken = min(part.elements, self.left.get(source, 0))
         if taken:
             self.left[source] -= taken
-            self.charge(key, self.flow.specs[source], taken)
+            self.charge_elements(key, self.flow.specs[source], taken)
 
-    def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
+    def charge_elements(self, key: str, spec: TensorSpec, elements: int) -> None:
         """Add the bytes of elements of a tensor to those of a node, as weights, cache or
         activations.
         """
@@ -188,7 +188,7 @@ class _Bill:
         self.rows[key][index] += elements_to_bytes(spec, elements, kept)
 
 
-def charges(
+def node_byte_charges(
     graph: Graph, flow: Flow, formats: Formats, shares: Mapping[str, Fraction], *, ends: bool
 ) -> Mapping[str, Split]:
     """Return for each node, by its key, the bytes of weights, of caches and of activations that it
@@ -207,13 +207,13 @@ def charges(
         if node.constant or node.key in flow.moves:
             continue
         for source, part in _node_source_reads(node, flow, shares):
-            if flow.is_index(flow.specs[source]):
+            if flow.is_integer_constant(flow.specs[source]):
                 continue
             if ends or source in pasts or source not in inputs:
-                bill.read(node.key, source, part)
+                bill.charge_source(node.key, source, part)
     for cache in flow.caches:
         payer = bill.reader.get(cache.past, flow.maker.get(cache.present, ""))
-        bill.charge(payer, flow.specs[cache.past], cache.new)
+        bill.charge_elements(payer, flow.specs[cache.past], cache.new)
     if ends:
         _charge_outputs(graph, bill)
     return {key: (row[0], row[1], row[2]) for key, row in bill.rows.items()}
@@ -228,8 +228,8 @@ def _charge_outputs(graph: Graph, bill: _Bill) -> None:
         key = bill.flow.maker.get(spec.name)
         if key is None or spec.name in presents or bill.flow.is_weight(spec):
             continue
-        for source, part in bill.flow.parts(spec).items():
-            bill.read(key, source, part)
+        for source, part in bill.flow.source_portions(spec).items():
+            bill.charge_source(key, source, part)
         kept = bill.formats.activations
         bill.rows[key][_ACTIVATIONS] += (
             tensor_byte_count(spec, kept) if spec.shape is not None else 0
@@ -247,7 +247,7 @@ def _node_source_reads(
     share = shares.get(node.key)
     routed = {spec.name for spec in expert_weights(node)} if share is not None else ()
     for spec in {spec.name: spec for spec in node.inputs if spec is not None}.values():
-        for source, part in flow.parts(spec).items():
+        for source, part in flow.source_portions(spec).items():
             if share is not None and spec.name in routed:
                 part = Portion(round(part.elements * share), f"{part.piece} of chosen experts")
             yield source, part
@@ -270,7 +270,7 @@ FORMULAS: Mapping[str, str] = {
 }
 
 
-def loads(
+def node_loads(
     graph: Graph,
     ledger: Ledger,
     model: ByteModel,
@@ -286,15 +286,15 @@ def loads(
     """
     if model not in ("unfused", "weights-once", "fused-ideal"):
         raise ValueError(model)
-    flowing = flow(graph, ledger)
-    shares = expert_shares(graph, scale)
+    flowing = trace_element_flow(graph, ledger)
+    shares = expert_read_shares(graph, scale)
     if model == "unfused":
         rows = (
             _load_unfused(count, flowing, formats, shares)
             for count in _input_dependent_counts(ledger)
         )
         return tuple(row for row in rows if row.bytes or row.operations)
-    split = charges(graph, flowing, formats, shares, ends=model == "fused-ideal")
+    split = node_byte_charges(graph, flowing, formats, shares, ends=model == "fused-ideal")
     rows = (
         _build_node_load(count, flowing, *split.get(count.node.key, (0, 0, 0)))
         for count in _input_dependent_counts(ledger)
@@ -323,7 +323,7 @@ def _build_node_load(
         weights=weights,
         cache=cache,
         activations=activations,
-        weighted=any(map(flow.is_layer, count.node.inputs)),
+        weighted=any(map(flow.is_layer_result, count.node.inputs)),
     )
 
 
@@ -333,7 +333,7 @@ def _load_unfused(
     """Return the load of a node that reads all its inputs from memory and writes all its
     outputs.
     """
-    node = next(iter(count.node.operations_to_count), None)
+    node = next(iter(count.node.source_operations), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
     if node is None or known is None or node.bodies or _has_no_rows(node):
@@ -343,13 +343,18 @@ def _load_unfused(
     share = shares.get(node.key, Fraction(1))
     routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
-    def traffic_bytes(size: Size) -> int:
+    def traffic_bytes(size: TensorSize) -> int:
         """Return the bytes that all runs of the node move, where `size` gives the bytes of one
         tensor.
         """
-        return sum(traffic(known, node, works, size)) * count.times * (runs - constant) // runs
+        return (
+            sum(amount_read_and_written(known, node, works, size))
+            * count.times
+            * (runs - constant)
+            // runs
+        )
 
-    def weights(spec: TensorSpec) -> int:
+    def weight_bytes(spec: TensorSpec) -> int:
         """Return the bytes of a weight, of experts only the share that is read; 0 for another
         tensor.
         """
@@ -358,11 +363,11 @@ def _load_unfused(
         stored = tensor_byte_count(spec, formats.format_of_weights())
         return round(stored * share) if spec.name in routed else stored
 
-    def cache(spec: TensorSpec) -> int:
+    def cache_bytes(spec: TensorSpec) -> int:
         """Return the bytes of a tensor that holds elements of a cache; 0 for another tensor."""
         return tensor_byte_count(spec, formats.format_of_caches()) if flow.is_cache(spec) else 0
 
-    def rest(spec: TensorSpec) -> int:
+    def activation_bytes(spec: TensorSpec) -> int:
         """Return the bytes of a tensor that is neither a weight nor in a cache; 0 for another
         tensor.
         """
@@ -370,5 +375,9 @@ def _load_unfused(
         return 0 if separate else tensor_byte_count(spec, formats.activations)
 
     return _build_node_load(
-        count, flow, traffic_bytes(weights), traffic_bytes(cache), traffic_bytes(rest)
+        count,
+        flow,
+        traffic_bytes(weight_bytes),
+        traffic_bytes(cache_bytes),
+        traffic_bytes(activation_bytes),
     )

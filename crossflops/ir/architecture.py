@@ -65,7 +65,7 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     router: int = 0
 
     @property
-    def matrices(self) -> int:
+    def matrix_count(self) -> int:
         """The number of weight matrices of one feed-forward layer: 3 if gated, otherwise 2."""
         return 3 if self.gated else 2
 
@@ -77,12 +77,12 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def macs(self) -> int:
         """The forward MACs of one token, without those of the router."""
-        return self.matrices * self.hidden * self.active_width
+        return self.matrix_count * self.hidden * self.active_width
 
     @property
-    def inactive(self) -> int:
+    def inactive_weights(self) -> int:
         """The number of weights of the experts that one token does not use."""
-        return (self.experts - self.active) * self.matrices * self.hidden * self.width
+        return (self.experts - self.active) * self.matrix_count * self.hidden * self.width
 
 
 class DecoderLayer(msgspec.Struct, frozen=True):
@@ -131,28 +131,28 @@ class LanguageArchitecture(msgspec.Struct, frozen=True, kw_only=True):
         return sum(map(amount, self.layers))
 
     @property
-    def projections(self) -> int:
+    def projection_macs(self) -> int:
         """The forward MACs of one token in the projections around attention, over all layers."""
         return self.sum_layers(lambda layer: layer.attention.projections)
 
     @property
-    def ffn(self) -> int:
+    def ffn_macs(self) -> int:
         """The forward MACs of one token in all feed-forward layers, with the experts that it uses,
         without routers.
         """
         return self.sum_layers(lambda layer: layer.ffn.macs)
 
     @property
-    def router(self) -> int:
+    def router_macs(self) -> int:
         """The forward MACs of one token in the routers, which choose its experts, over
         all layers.
         """
         return self.sum_layers(lambda layer: layer.ffn.router)
 
     @property
-    def inactive(self) -> int:
+    def inactive_weights(self) -> int:
         """The number of weights, over all layers, of the experts that one token does not use."""
-        return self.sum_layers(lambda layer: layer.ffn.inactive)
+        return self.sum_layers(lambda layer: layer.ffn.inactive_weights)
 
     @property
     def inactive_biases(self) -> int:
@@ -164,14 +164,14 @@ class LanguageArchitecture(msgspec.Struct, frozen=True, kw_only=True):
         return biases - biases * active.active // active.experts
 
     @property
-    def head(self) -> int:
+    def head_macs(self) -> int:
         """The forward MACs of one token in the output matrix: vocabulary x hidden."""
         return self.vocabulary * self.hidden
 
     @property
-    def linear(self) -> int:
+    def linear_macs(self) -> int:
         """The forward MACs of one token in all matrix products, attention scores excluded."""
-        return self.projections + self.ffn + self.router + self.head
+        return self.projection_macs + self.ffn_macs + self.router_macs + self.head_macs
 
     @property
     def macs_per_pair(self) -> int:
@@ -185,7 +185,7 @@ class LanguageArchitecture(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(attention for attention in attentions if attention.window)
 
     @property
-    def experts(self) -> int:
+    def max_experts(self) -> int:
         """The largest number of experts of a layer; 0 if no layer has experts."""
         return max((layer.ffn.experts for layer in self.layers), default=0)
 
@@ -202,7 +202,7 @@ class TokenSequence(msgspec.Struct, frozen=True):
         ones included.
         """
         model = self.architecture
-        return self.tokens * (model.linear + model.macs_per_pair * self.tokens)
+        return self.tokens * (model.linear_macs + model.macs_per_pair * self.tokens)
 
     def sum_attention(
         self,

@@ -105,7 +105,7 @@ class Op(msgspec.Struct, frozen=True):
         return f"{self.domain}.{self.type}" if self.domain else self.type
 
 
-Kept: TypeAlias = Literal["nothing", "operands", "results", "parts", "saved"]
+KeptForBackward: TypeAlias = Literal["nothing", "operands", "results", "parts", "saved"]
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     number: int
     kind: Literal["reentrant", "stopping", "whole", "needed", "unknown"]
-    keeps: Kept = "results"
+    keeps: KeptForBackward = "results"
     around: "Checkpoint | None" = None
     saved: bool | None = False
     weights: bool = False
@@ -227,7 +227,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     closed: str = ""
 
     @property
-    def stands_for_itself(self) -> bool:
+    def is_operation_of_model(self) -> bool:
         """Whether the node is itself an operation of the model, not one that a converter wrote
         instead of another operation.
         """
@@ -242,9 +242,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, attrs=operations[0].attrs)
 
     @property
-    def operations_to_count(self) -> "tuple[Node, ...]":
-        """The operations that are counted for this node: the node itself, or the framework
-        operations for which a converter wrote it.
+    def source_operations(self) -> "tuple[Node, ...]":
+        """The framework operations for which a converter wrote this node; the node itself if
+        there are none.
         """
         operations = self.conversion.stands_for
         return (self,) if operations is None else operations
@@ -316,7 +316,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     whole: "Graph | None" = None
 
     @property
-    def as_written(self) -> "Graph":
+    def with_all_nodes_of_file(self) -> "Graph":
         """The graph with all nodes of its file, also those on which no output depends."""
         return self.whole or self
 

@@ -155,7 +155,7 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
         return by_key
 
     @cached_property
-    def converter_by_call(self) -> dict[str, int]:
+    def converter_macs_by_call(self) -> dict[str, int]:
         """The MACs that the source model does not have and a converter added, by the key of the
         operator call.
         """

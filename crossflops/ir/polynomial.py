@@ -82,7 +82,7 @@ def _coefficient_value(value: "Fraction") -> int | str:
     return value.numerator if value.denominator == 1 else str(value)
 
 
-def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> "Fraction":
+def evaluate_polynomial(formula: Polynomial, sizes: Mapping[str, int]) -> "Fraction":
     """Return the value of a polynomial for these sizes of its named dimensions."""
     from fractions import Fraction
 

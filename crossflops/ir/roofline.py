@@ -125,7 +125,7 @@ class StepBound(msgspec.Struct, frozen=True, kw_only=True):
     joules: float | None = None
 
     @property
-    def shortest(self) -> float:
+    def shortest_seconds(self) -> float:
         """The shortest time of the step in seconds: the sum over its nodes, or that of the model
         as a whole if the nodes are not known.
         """

@@ -168,7 +168,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     function that dealt with nested tensors it is `NESTED`, followed by the number of positions
     that a padding mask left.
     `arity` and `keywords` are the numbers of arguments that a module or a function was given by
-    position and by keyword.
+    position and by keyword. `arguments` are those of a module that are plain values, by their
+    position as text or by keyword.
 
     A call on the levels in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
     and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
@@ -210,6 +211,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Checkpoint | None = None
     custom: bool = False
     composite: bool = False
+    arguments: dict[str, Scalar] = {}
 
     @property
     def rows(self) -> int | None:
@@ -273,13 +275,13 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             by_parent.setdefault(call.parent, []).append(call)
         return {key: tuple(calls) for key, calls in by_parent.items()}
 
-    def operator_around(self, call: Call) -> Call | None:
+    def enclosing_operator(self, call: Call) -> Call | None:
         """Return the nearest operator call that encloses this call, or None if there is none."""
         enclosing = (outer for outer in self.ancestors(call) if outer.level == "operator")
         return next(enclosing, None)
 
     @cached_property
-    def last_calls(self) -> frozenset[str]:
+    def last_call_keys(self) -> frozenset[str]:
         """The key of the last call of each module that was called by `__call__`."""
         by_module = {
             call.module: call.key
@@ -300,6 +302,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 # The tree of modules.
 
 Modules = tuple[Module, ...]
+CountByModule: TypeAlias = dict[int, int]  # by the id of the module
+CountByModuleAndAncestor: TypeAlias = dict[int, dict[int, int]]  # by both ids
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -330,9 +334,9 @@ def subtree_parameters(module: int, modules: Modules) -> tuple[Parameter, ...]:
     return tuple(parameters.values())
 
 
-def module_chains(
+def path_counts_by_ancestor(
     modules: Modules, ends: frozenset[str] = frozenset()
-) -> dict[int, dict[int, int]]:
+) -> CountByModuleAndAncestor:
     """Return, by module id, how many paths lead to the module from itself (1) and from each
     enclosing module, by the id of that module.
 
@@ -344,9 +348,9 @@ def module_chains(
             continue
         for child in {child for _, child in row.children}:
             parents.setdefault(child, []).append(row.id)
-    known: dict[int, dict[int, int]] = {}
+    known: CountByModuleAndAncestor = {}
 
-    def count_ancestor_chains(module: int) -> dict[int, int]:
+    def count_ancestor_chains(module: int) -> CountByModule:
         """Return the number of paths to a module from itself (1) and from each enclosing module,
         by id.
         """
@@ -361,48 +365,54 @@ def module_chains(
     return {row.id: count_ancestor_chains(row.id) for row in modules}
 
 
-def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[int, int]:
+def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> CountByModule:
     """Return, by module id, the number of paths from the root to the module; a child is counted
     once per parent.
 
     0 for a module that is registered nowhere. No chain goes on beneath a module of a class in
     `ends`.
     """
-    return {module: counts.get(0, 0) for module, counts in module_chains(modules, ends).items()}
+    return {
+        module: counts.get(0, 0)
+        for module, counts in path_counts_by_ancestor(modules, ends).items()
+    }
 
 
-def child_paths_squared(modules: Modules) -> dict[int, int]:
+def child_paths_squared(modules: Modules) -> CountByModule:
     """Return, by module id, the square of the number of paths from the root: such a tool registers
     a hook for each path and adds up along each path.
     """
     return {module: count**2 for module, count in child_paths(modules).items()}
 
 
-def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
+def path_counts_by_ancestor_squared(modules: Modules) -> CountByModuleAndAncestor:
     """Return, by module id and enclosing module id, the paths from that module times the paths
     from the root.
     """
     return {
         module: {outer: count * counts.get(0, 0) for outer, count in counts.items()}
-        for module, counts in module_chains(modules).items()
+        for module, counts in path_counts_by_ancestor(modules).items()
     }
 
 
-def registration_counts(modules: Modules) -> dict[int, int]:
+def registration_counts(modules: Modules) -> CountByModule:
     """Return, by module id, 1 if the module is registered in the model, under any number of names,
     else 0.
     """
     return {module: min(count, 1) for module, count in child_paths(modules).items()}
 
 
-def containment_counts(modules: Modules) -> dict[int, dict[int, int]]:
+def containment_by_ancestor(modules: Modules) -> CountByModuleAndAncestor:
     """Return, by module id, 1 for the module itself and 1 for each module that contains it, by the
     id of that module.
     """
-    return {module: dict.fromkeys(counts, 1) for module, counts in module_chains(modules).items()}
+    return {
+        module: dict.fromkeys(counts, 1)
+        for module, counts in path_counts_by_ancestor(modules).items()
+    }
 
 
 ONCE = Times(registration_counts)
-ONCE_IN_EACH = Times(registration_counts, containment_counts)
-ALONG_CHAINS = Times(child_paths, module_chains)
-ALONG_CHAINS_SQUARED = Times(child_paths_squared, chains_squared)
+ONCE_IN_EACH = Times(registration_counts, containment_by_ancestor)
+ALONG_CHAINS = Times(child_paths, path_counts_by_ancestor)
+ALONG_CHAINS_SQUARED = Times(child_paths_squared, path_counts_by_ancestor_squared)

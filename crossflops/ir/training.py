@@ -241,7 +241,7 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
 GRADIENTS, SCORES, AGAIN, BEGUN = "gradients:", "scores:", "again:", "begun:"
 
 
-def gradients_of(call: str) -> str:
+def gradient_call_key(call: str) -> str:
     """Return the key of the call that represents the gradients of an operator call."""
     return f"{call} (gradients)"
 
@@ -253,7 +253,7 @@ def score_rerun_key(call: str) -> str:
     return f"{call} (scores again)"
 
 
-def rerun_of(call: str) -> str:
+def rerun_call_key(call: str) -> str:
     """Return the key of the call that represents the second run of an operator call in a
     checkpoint.
     """
@@ -267,7 +267,7 @@ def checkpoint_stop_key(call: str) -> str:
     return f"{call} (begun again)"
 
 
-def matches(name: str, pattern: str) -> bool:
+def matches_weight_pattern(name: str, pattern: str) -> bool:
     """Return whether a glob pattern matches a name, or the name of a module that contains it."""
     return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
 
@@ -277,7 +277,7 @@ def is_trained(names: Collection[str], trainable: bool, step: StepSetting) -> bo
     by `trainable`.
     """
     frozen, named = (
-        any(matches(name, pattern) for name in names for pattern in patterns)
+        any(matches_weight_pattern(name, pattern) for name in names for pattern in patterns)
         for patterns in (step.frozen, step.trainable)
     )
     return named or (trainable and not frozen)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from crossflops.ir.graph import Checkpoint, Graph, Kept, Node
+from crossflops.ir.graph import Checkpoint, Graph, KeptForBackward, Node
 
 
 class CheckpointPart(NamedTuple):
@@ -36,13 +36,13 @@ class CheckpointPart(NamedTuple):
         is none.
         """
         inner = None
-        for checkpoint in enclosing(node):
+        for checkpoint in enclosing_checkpoints(node):
             if checkpoint.number == self.checkpoint.number:
                 return inner
             inner = checkpoint
         return None
 
-    def pieces(self, piece: Callable[[Node], str]) -> dict[str | int, tuple[Node, ...]]:
+    def nodes_by_piece(self, piece: Callable[[Node], str]) -> dict[str | int, tuple[Node, ...]]:
         """Return the nodes in groups: those of each nested checkpoint by its number, all others by
         `piece(node)`.
         """
@@ -54,7 +54,7 @@ class CheckpointPart(NamedTuple):
         return pieces
 
 
-def enclosing(node: Node) -> Iterator[Checkpoint]:
+def enclosing_checkpoints(node: Node) -> Iterator[Checkpoint]:
     """Yield the checkpoints that contain a node, the innermost first."""
     checkpoint = node.training.checkpoint
     while checkpoint is not None:
@@ -70,7 +70,7 @@ def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
     checkpoints: dict[int, Checkpoint] = {}
     users: dict[str, list[frozenset[int]]] = {spec.name: [frozenset()] for spec in graph.outputs}
     for node in graph.nodes:
-        ancestors = list(enclosing(node))
+        ancestors = list(enclosing_checkpoints(node))
         for checkpoint in reversed(ancestors):
             inside.setdefault(checkpoint.number, []).append(node)
             known = checkpoints.setdefault(checkpoint.number, checkpoint)
@@ -105,10 +105,10 @@ class RecomputedNodes(NamedTuple):
     unsure: tuple[Node, ...] = ()
 
 
-def run_again(
+def pytorch_recomputation(
     part: CheckpointPart,
     keeps: Callable[[tuple[Node, ...]], bool],
-    kept: Callable[[Node, Checkpoint | None], Kept],
+    kept: Callable[[Node, Checkpoint | None], KeptForBackward],
     piece: Callable[[Node], str],
 ) -> RecomputedNodes:
     """Return the nodes of a PyTorch checkpoint that run again in the backward pass, if some of
@@ -123,7 +123,7 @@ def run_again(
         return RecomputedNodes(unsure=part.nodes)
     if part.kind in ("reentrant", "whole"):
         return _recomputation_unless_saved(part.nodes)
-    for nodes in reversed(part.pieces(piece).values()):
+    for nodes in reversed(part.nodes_by_piece(piece).values()):
         checkpoint = part.inner_checkpoint(nodes[0])
         what = kept(nodes[0], checkpoint)
         if what == "nothing" or not (checkpoint or keeps(nodes)):
@@ -151,7 +151,7 @@ def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
     )
 
 
-def node_retention(node: Node) -> Kept:
+def retention_for_backward(node: Node) -> KeptForBackward:
     """Return what a node in a checkpoint keeps for the backward pass: "operands", "results", ...
     or "nothing".
     """
@@ -184,17 +184,21 @@ def jax_recomputation(
         indices = requested.get(node.key, frozenset())
         runs = (
             bool(_checkpoint_tensor_names(node.outputs) & asked)
-            and node_retention(node) != "saved"
+            and retention_for_backward(node) != "saved"
         )
         if node.bodies and (runs or indices):
             unsure.append(node)
         if runs:
             again.append(node)
-        asked |= _checkpoint_tensor_names(node.inputs) if runs else _operands_kept(node, indices)
+        asked |= (
+            _checkpoint_tensor_names(node.inputs)
+            if runs
+            else _operand_names_needed_by_gradients(node, indices)
+        )
     return RecomputedNodes(tuple(again), tuple(unsure))
 
 
-def _operands_kept(node: Node, indices: frozenset[int]) -> set[str]:
+def _operand_names_needed_by_gradients(node: Node, indices: frozenset[int]) -> set[str]:
     """Return the names of the inputs that the gradients of the inputs at these positions need."""
     kind = node.op.type
     if not indices:

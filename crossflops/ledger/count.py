@@ -16,13 +16,13 @@ import msgspec
 from crossflops.errors import OperandError
 from crossflops.ir.graph import NO_CONVERSION, Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, CountedNode, Exactness, Ledger, UncountedNode
-from crossflops.ledger.memory import traffic
+from crossflops.ledger.memory import amount_read_and_written
 from crossflops.operators import find_operator_rule, find_unruled_operator, missing_rule_reason
 from crossflops.operators.rule import OperatorRule, check_node_operands
 
-Piece: TypeAlias = "CountedNode | UncountedNode | _Runs"
-Counts: TypeAlias = tuple[Piece, ...]
-Precisions = Mapping[str, str]
+CountOrRuns: TypeAlias = "CountedNode | UncountedNode | _FunctionRuns"
+Counts: TypeAlias = tuple[CountOrRuns, ...]
+PrecisionByTensor = Mapping[str, str]
 _MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers too long to print
 _WHY = {"constant": "the condition is constant", "asked": "as asked", "seen": "as it ran"}
 _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
@@ -41,20 +41,20 @@ def count(graph: Graph) -> Ledger:
     of its branches. The node itself costs nothing more, and says what was done. A function that
     several nodes share stands at the end, once, with what all of its runs cost.
     """
-    work = _Work()
-    return Ledger(graph.digest, tuple(work.flat(tuple(work.counts(graph.nodes, {})))))
+    work = _GraphCounter()
+    return Ledger(graph.digest, tuple(work.flatten(tuple(work.counts_of_nodes(graph.nodes, {})))))
 
 
 def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
     """Return the counts of the dead nodes of a graph, whose results no output needs."""
     if graph.whole is None:
         return ()
-    work = _Work()
-    counts = tuple(work.counts(graph.whole.nodes, {}))
-    return tuple(counted for counted in work.flat(counts) if counted.node.dead)
+    work = _GraphCounter()
+    counts = tuple(work.counts_of_nodes(graph.whole.nodes, {}))
+    return tuple(counted for counted in work.flatten(counts) if counted.node.dead)
 
 
-def count_whole(graph: Graph) -> Ledger:
+def count_nodes_with_their_bodies(graph: Graph) -> Ledger:
     """Return a ledger with one count for each node of a graph, which includes its loop, branch and
     function bodies.
 
@@ -87,7 +87,7 @@ def count_node(
 
     Raises OperandError where it is `checked` and cannot take its operands.
     """
-    if not node.stands_for_itself:
+    if not node.is_operation_of_model:
         return _count_source_operations(node, stored, checked)
     if node.bodies:
         return UncountedNode(
@@ -98,17 +98,17 @@ def count_node(
         closed = f", and {node.closed}" if node.closed else ""
         return UncountedNode(node, missing_rule_reason(node.op) + closed)
     if checked:
-        known.check(node)
+        known.check_operands(node)
     try:
         work = known.formula(node)
         contracted = precision_of_contraction(node, stored) if work.macs else ""
         return CountedNode(
             node=node,
-            cost=_with_bytes(work, *traffic(known, node, works=work != ZERO)),
+            cost=_with_bytes(work, *amount_read_and_written(known, node, works=work != ZERO)),
             formula=known.equation,
             precision=contracted or precision_of_computation(known.operand, node),
             exactness=_exactness_with_sparsity(node, known.exactness(node)),
-            constant_part=_constant_part(known, node, work),
+            constant_part=_cost_of_constant_operands(known, node, work),
         )
     except ValueError as error:
         return UncountedNode(node, str(error))
@@ -120,7 +120,7 @@ def count_node(
         return UncountedNode(node, reason)
 
 
-def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
+def _cost_of_constant_operands(known: OperatorRule, node: Node, work: Cost) -> Cost:
     """Return the part of a node's cost that depends on constant operands alone, summed over its
     runs.
     """
@@ -139,8 +139,10 @@ def _count_source_operations(
     """
     itself = msgspec.structs.replace(node.with_source_arguments, conversion=NO_CONVERSION)
     if itself.bodies:
-        work = _Work()
-        macs = _sum_of_costs(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs
+        work = _GraphCounter()
+        macs = _sum_of_costs(
+            tuple(work.flatten(tuple(work.counts_of_nodes((itself,), stored))))
+        ).macs
     else:
         macs = _sum_of_costs((count_node(itself, stored, checked),)).macs
     operations = node.conversion.stands_for or ()
@@ -190,7 +192,7 @@ def _node_cost_key(node: Node) -> tuple[Any, ...]:
     return (node.op, provided, node.objection, node.sparse, node.folded, *specs)
 
 
-class _Runs(NamedTuple):
+class _FunctionRuns(NamedTuple):
     """A number of runs of a function, among the counts of its caller."""
 
     body: Graph
@@ -205,20 +207,30 @@ class _Runs(NamedTuple):
         return id(self.body), self.precisions
 
 
-class _Work:
+class BranchSize(NamedTuple):
+    """The work of a branch, in the order in which branches are compared."""
+
+    macs: int
+    flops: int
+    uncounted_nodes: int
+
+
+class _GraphCounter:
     """The counting of nodes, and of every function once for all of its runs."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[int, tuple[str, ...]], Counts] = {}
         self._alike: dict[Any, CountedNode] = {}
 
-    def counts(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
+    def counts_of_nodes(
+        self, nodes: Iterable[Node], outer: PrecisionByTensor
+    ) -> Iterator[CountOrRuns]:
         """Yield the counts of these nodes and their bodies; `outer` has the precisions of
         dequantized values made before them, by name.
         """
         stored = dict(outer)
         for node in nodes:
-            if not node.bodies or not node.stands_for_itself:
+            if not node.bodies or not node.is_operation_of_model:
                 stored |= precision_of_results(node, stored)
                 yield self._count_with_cache(node, stored)
             elif node.choice == "function":
@@ -226,7 +238,7 @@ class _Work:
                 provided = tuple(stored.get(spec.name, "") if spec else "" for spec in node.inputs)
                 what = "by its body" if node.opened else f"calls {body.name}"
                 yield _zero_count(node, what, exact=True)
-                yield _Runs(body, provided, 1)
+                yield _FunctionRuns(body, provided, 1)
             elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
                 yield from self._count_control_flow(node, stored)
             elif find_operator_rule(node.op) is not None:
@@ -234,9 +246,11 @@ class _Work:
             else:
                 yield UncountedNode(node, missing_rule_reason(node.op))
 
-    def _count_with_cache(self, node: Node, stored: Precisions) -> CountedNode | UncountedNode:
+    def _count_with_cache(
+        self, node: Node, stored: PrecisionByTensor
+    ) -> CountedNode | UncountedNode:
         """Return the count of a node without bodies; reuse the count of an equal node."""
-        if stored or not node.stands_for_itself:
+        if stored or not node.is_operation_of_model:
             return count_node(node, stored)
         similar = _node_cost_key(node)
         known = self._alike.get(similar)
@@ -247,64 +261,68 @@ class _Work:
             self._alike[similar] = counted
         return counted
 
-    def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
+    def _count_control_flow(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of a loop or an If with its bodies. Raises OperandError if it, or a
         node in it, has invalid operands.
         """
-        inside = self._loop if node.op.type in _LOOPS else self._branches
+        inside = self._counts_of_loop if node.op.type in _LOOPS else self._counts_of_if
         counts = inside(node, stored)
         known = find_unruled_operator(node.op)
         check_node_operands(node, known.requires if known else ())
         return counts
 
-    def _count_single_run(self, node: Node, stored: Precisions) -> Iterator[Piece]:
+    def _count_single_run(self, node: Node, stored: PrecisionByTensor) -> Iterator[CountOrRuns]:
         """Yield the count of a node and the counts of the nodes in its bodies, each of which runs
         once.
         """
         yield count_node(msgspec.structs.replace(node, bodies=()), stored)
         for body in node.bodies:
-            yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
+            yield from _counts_within_holder(node, self.counts_of_nodes(body.nodes, stored), 1)
 
-    def flat(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
+    def flatten(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
         """Yield all counts one by one; the body of a shared function comes once, times the number
         of its runs.
         """
-        order: list[_Runs] = []
-        self._visit(counts, order, set())
+        order: list[_FunctionRuns] = []
+        self._append_functions_callees_first(counts, order, set())
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()
         for count in counts:
-            if isinstance(count, _Runs):
+            if isinstance(count, _FunctionRuns):
                 times[count.key] += count.times
             else:
                 yield count
         for runs in reversed(order):  # callers come first
-            for count in self._function(runs):
-                if isinstance(count, _Runs):
+            for count in self._counts_of_function_body(runs):
+                if isinstance(count, _FunctionRuns):
                     times[count.key] += times[runs.key] * count.times
                 else:
                     yield _repeat_count(
                         count, f"{runs.body.name}/{count.node.key}", times[runs.key]
                     )
 
-    def _visit(self, counts: Counts, order: list[_Runs], seen: set[Any]) -> None:
+    def _append_functions_callees_first(
+        self, counts: Counts, order: list[_FunctionRuns], seen: set[Any]
+    ) -> None:
         """Append each shared function to `order` after the functions that it calls."""
         for count in counts:
-            if isinstance(count, _Runs) and count.key not in seen:
+            if isinstance(count, _FunctionRuns) and count.key not in seen:
                 seen.add(count.key)
-                self._visit(self._function(count), order, seen)
+                self._append_functions_callees_first(
+                    self._counts_of_function_body(count), order, seen
+                )
                 order.append(count)
 
-    def _function(self, runs: _Runs) -> Counts:
+    def _counts_of_function_body(self, runs: _FunctionRuns) -> Counts:
         """Return the counts of one run of a shared function's body, computed at the first request
         only.
         """
         if runs.key not in self._functions:
             names = (spec.name for spec in runs.body.inputs)
             stored = {n: p for n, p in zip(names, runs.precisions, strict=False) if n and p}
-            self._functions[runs.key] = tuple(self.counts(runs.body.nodes, stored))
+            self._functions[runs.key] = tuple(self.counts_of_nodes(runs.body.nodes, stored))
         return self._functions[runs.key]
 
-    def _loop(self, node: Node, stored: Precisions) -> Counts:
+    def _counts_of_loop(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of a loop and its body times its iterations; one uncounted node if
         their number is unknown.
         """
@@ -313,10 +331,12 @@ class _Work:
             return (UncountedNode(node, f"{node.op}: {reason}"),)
         return (
             _zero_count(node, f"{node.trips} x the body", exact=True),
-            *_counts_within_holder(node, self.counts(node.bodies[0].nodes, stored), node.trips),
+            *_counts_within_holder(
+                node, self.counts_of_nodes(node.bodies[0].nodes, stored), node.trips
+            ),
         )
 
-    def _branches(self, node: Node, stored: Precisions) -> Counts:
+    def _counts_of_if(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of an If and of the branch that it runs; if that is not known, of the
         larger branch.
 
@@ -326,8 +346,8 @@ class _Work:
         if len(node.bodies) < 2 and node.choice not in _WHY:
             return (UncountedNode(node, f"{node.op}: a branch is missing in the file"),)
         if len(node.bodies) > 1 and not node.choice:
-            return self._either(node, stored)
-        branches = [tuple(self.counts(body.nodes, stored)) for body in node.bodies]
+            return self._counts_of_larger_branch(node, stored)
+        branches = [tuple(self.counts_of_nodes(body.nodes, stored)) for body in node.bodies]
         names = [body.name for body in node.bodies]
         if node.choice == "sum":
             stored_value = _zero_count(node, f"the sum of {' and '.join(names)}", exact=False)
@@ -342,17 +362,17 @@ class _Work:
             ),
         )
 
-    def _either(self, node: Node, stored: Precisions) -> Counts:
+    def _counts_of_larger_branch(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of an If and of its larger branch, as an upper bound.
 
         Raises OperandError if none of them can run.
         """
-        counted: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
+        counted: dict[str, tuple[Counts, BranchSize]] = {}
         obstacle: OperandError | None = None
         for body in node.bodies:
             try:
-                counts = tuple(self.counts(body.nodes, stored))
-                counted[body.name] = counts, self._size(counts)
+                counts = tuple(self.counts_of_nodes(body.nodes, stored))
+                counted[body.name] = counts, self._branch_size(counts)
             except OperandError as error:
                 obstacle = error
         if not counted and obstacle is not None:
@@ -369,13 +389,12 @@ class _Work:
             *_counts_within_holder(node, _upper_bound_counts(counted[largest][0]), 1),
         )
 
-    def _size(self, counts: Counts) -> tuple[int, int, int]:
-        """Return the MACs, the FLOPs and the number of uncounted nodes of these counts, as a
-        tuple.
-        """
-        inner = tuple(self.flat(counts))
+    def _branch_size(self, counts: Counts) -> BranchSize:
+        """Return the MACs, the FLOPs and the number of uncounted nodes of these counts."""
+        inner = tuple(self.flatten(counts))
         total = _sum_of_costs(count for count in inner if not count.node.dead)
-        return total.macs, total.flops, sum(isinstance(count, UncountedNode) for count in inner)
+        uncounted = sum(isinstance(count, UncountedNode) for count in inner)
+        return BranchSize(total.macs, total.flops, uncounted)
 
 
 def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
@@ -401,18 +420,18 @@ def _upper_bound_counts(counts: Counts) -> Counts:
     )
 
 
-def _counts_within_holder(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
+def _counts_within_holder(holder: Node, counts: Iterable[CountOrRuns], times: int) -> Counts:
     """Return the counts of nodes inside the node `holder`, times `times`, with the key of `holder`
     before theirs.
     """
     return tuple(_count_of_repetitions(holder, count, times) for count in counts)
 
 
-def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
+def _count_of_repetitions(holder: Node, count: CountOrRuns, times: int) -> CountOrRuns:
     """Return the count of a node inside `holder`, times `times`, with the holder's key, and its
     call and path where it has none.
     """
-    if isinstance(count, _Runs):
+    if isinstance(count, _FunctionRuns):
         return count._replace(times=count.times * times)
     node = msgspec.structs.replace(
         count.node,

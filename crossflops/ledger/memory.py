@@ -10,7 +10,7 @@ cache between two nodes. It is told in bytes or in elements.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -20,7 +20,7 @@ from crossflops.ir.ledger import Intensity, Ledger, Memory
 from crossflops.operators import find_operator_rule
 from crossflops.operators.rule import OperatorRule
 
-Size: TypeAlias = Callable[[TensorSpec], int]
+TensorSize: TypeAlias = Callable[[TensorSpec], int]
 
 
 def tensor_bytes(spec: TensorSpec) -> int:
@@ -28,13 +28,13 @@ def tensor_bytes(spec: TensorSpec) -> int:
     return spec.nbytes
 
 
-def numel(spec: TensorSpec) -> int:
+def element_count_of_spec(spec: TensorSpec) -> int:
     """Return the number of elements of a tensor."""
     return spec.numel
 
 
-def traffic(
-    known: OperatorRule, node: Node, works: bool, size: Size = tensor_bytes
+def amount_read_and_written(
+    known: OperatorRule, node: Node, works: bool, size: TensorSize = tensor_bytes
 ) -> tuple[int, int]:
     """Return how much a node reads and writes, as (read, written), in the unit of `size` (bytes by
     default).
@@ -45,7 +45,7 @@ def traffic(
     `tables` of a "touch" as much is read as the first output has.
     """
     if known.moved is not None:
-        return _formula_traffic(known.moved(node), node, size)
+        return _formula_amount_read_and_written(known.moved(node), node, size)
     if node.folded:
         return _sum_distinct_tensors(node.inputs[1:], size), 0
     if known.traffic in ("view", "alias") and not works:
@@ -62,7 +62,9 @@ def traffic(
     ), written
 
 
-def _formula_traffic(byte_counts: tuple[int, int], node: Node, size: Size) -> tuple[int, int]:
+def _formula_amount_read_and_written(
+    byte_counts: tuple[int, int], node: Node, size: TensorSize
+) -> tuple[int, int]:
     """Return (read, written) of a formula that gives bytes, converted to the unit of `size`.
 
     A formula says how many bytes move, and not of which elements: they are taken for such as the
@@ -76,7 +78,7 @@ def _formula_traffic(byte_counts: tuple[int, int], node: Node, size: Size) -> tu
     ) // first.nbytes
 
 
-def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: Size) -> int:
+def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: TensorSize) -> int:
     """Return the sum of `size(tensor)` over the tensors that are not None, each name once."""
     if len(specs) == 1 and specs[0] is not None:
         return size(specs[0])
@@ -91,12 +93,12 @@ class Peak(msgspec.Struct, frozen=True):
     unsized: int
 
 
-def footprint(graph: Graph, ledger: Ledger) -> Memory:
+def memory_of_graph(graph: Graph, ledger: Ledger) -> Memory:
     """Return the memory figures of a counted graph; uncounted nodes add no traffic."""
-    read, written = _traffic_elements(ledger)
+    read, written = _elements_read_and_written(ledger)
     cost = ledger.total
     moved = cost.bytes_read + cost.bytes_written
-    highest = activation_peak(graph)
+    highest = activation_peak_of_graph(graph)
     return Memory(
         access_bytes=moved,
         access_elements=read + written,
@@ -107,7 +109,7 @@ def footprint(graph: Graph, ledger: Ledger) -> Memory:
         peak_node=highest.node,
         unsized=highest.unsized,
         param_bytes=graph.param_bytes,
-        access_bytes_by_type=_traffic_bytes_by_type(ledger),
+        access_bytes_by_type=_bytes_read_and_written_by_type(ledger),
         param_bytes_by_type=_parameter_bytes_by_type(graph),
     )
 
@@ -121,11 +123,11 @@ def _parameter_bytes_by_type(graph: Graph) -> dict[str, int] | UnsetType:
     return by_type if is_known else UNSET
 
 
-def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
+def _bytes_read_and_written_by_type(ledger: Ledger) -> dict[str, int]:
     """Return the bytes that the counted nodes read and write together, by element type."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
-        for node in counted.node.operations_to_count:
+        for node in counted.node.source_operations:
             known = find_operator_rule(node.op)
             if known is None or node.bodies:
                 continue
@@ -137,35 +139,39 @@ def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
                     by_type[types[0]] = by_type.get(types[0], 0) + moved_bytes
                 continue
             for dtype in types:
-                moved = traffic(known, node, counted.cost.flops > 0, _size_in_type(dtype))
+                moved = amount_read_and_written(
+                    known, node, counted.cost.flops > 0, _byte_size_if_of_type(dtype)
+                )
                 if any(moved):
                     by_type[dtype] = by_type.get(dtype, 0) + sum(moved) * counted.times
     return by_type
 
 
-def _size_in_type(dtype: str) -> Size:
+def _byte_size_if_of_type(dtype: str) -> TensorSize:
     """Return a function that gives the bytes of a tensor stored in the type `dtype`, and 0 for any
     other.
     """
     return lambda spec: spec.nbytes if spec.storage_dtype == dtype else 0
 
 
-def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
+def _elements_read_and_written(ledger: Ledger) -> tuple[int, int]:
     """Return the numbers of tensor elements that the counted nodes read and write, as (read,
     written).
     """
     read = written = 0
     for counted in ledger.counted:
-        for node in counted.node.operations_to_count:
+        for node in counted.node.source_operations:
             known = find_operator_rule(node.op)
             if known is not None and not node.bodies:
-                more = traffic(known, node, counted.cost.flops > 0, numel)
+                more = amount_read_and_written(
+                    known, node, counted.cost.flops > 0, element_count_of_spec
+                )
                 read += more[0] * counted.times
                 written += more[1] * counted.times
     return read, written
 
 
-def activation_peak(graph: Graph) -> Peak:
+def activation_peak_of_graph(graph: Graph) -> Peak:
     """Return the peak of a graph: the most bytes of activations alive at once while the nodes run
     in their order.
 
@@ -206,12 +212,12 @@ def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, 
     """Return the peak of activations of a graph. Tensors in `separate` have no bytes here;
     `functions` has the peaks of called functions, by id of the body.
     """
-    owner, constant = _memory_owners(graph, separate)
+    owner, constant = _memory_sharing(graph, separate)
     inside = [
         _peaks_of_bodies(node, constant, functions) if node.bodies else [] for node in graph.nodes
     ]
     unsized = sum(inner.unsized for bodies in inside for inner in bodies)
-    last = _last_uses(graph, owner)
+    last = _last_reader_index_by_tensor(graph, owner)
     end = len(graph.nodes)
     # Bytes that come alive at a place, and those that have gone there.
     born, gone = [0] * (end + 1), [0] * (end + 2)
@@ -245,12 +251,17 @@ def _peaks_of_bodies(
     return [functions[id(body)]]
 
 
-def _memory_owners(
-    graph: Graph, separate: frozenset[str]
-) -> tuple[dict[str, str], frozenset[str]]:
-    """Return two values: the tensor whose memory each alias shares, by the name of the alias, and
-    the names of constant tensors.
+class MemorySharing(NamedTuple):
+    """The tensor whose memory each alias shares, by the name of the alias, and the names of
+    constant tensors.
     """
+
+    owner_by_alias: dict[str, str]
+    constants: frozenset[str]
+
+
+def _memory_sharing(graph: Graph, separate: frozenset[str]) -> MemorySharing:
+    """Return which tensors share the memory of another one, and which are constant."""
     owner: dict[str, str] = {}
     constant = set(separate)
     for node in graph.nodes:
@@ -269,7 +280,7 @@ def _memory_owners(
             owner[names[0]] = owner.get(source.name, source.name)
             if source.role in ("parameter", "constant") or source.name in constant:
                 constant.add(names[0])
-    return owner, frozenset(constant)
+    return MemorySharing(owner, frozenset(constant))
 
 
 def _activation_tensors(
@@ -289,7 +300,7 @@ def _activation_tensors(
                 yield index, made
 
 
-def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
+def _last_reader_index_by_tensor(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
     """Return the index of the last node that reads a tensor, by its name; the number of nodes for
     outputs of the graph.
     """
@@ -307,10 +318,10 @@ def _names_that_node_reads(node: Node) -> Iterable[str]:
     outside.
     """
     names = [spec.name for spec in node.inputs if spec is not None]
-    return [*names, *_reads_inside(node)] if node.bodies else names
+    return [*names, *_names_that_bodies_read(node)] if node.bodies else names
 
 
-def _reads_inside(node: Node) -> Iterator[str]:
+def _names_that_bodies_read(node: Node) -> Iterator[str]:
     """Yield the names of the tensors from outside that the bodies of a node read."""
     for body in node.bodies if node.choice != "function" else ():  # it sees its operands alone
         defined: set[str] = {spec.name for spec in body.inputs}

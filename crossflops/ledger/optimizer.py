@@ -61,7 +61,7 @@ def _parameter_traffic_cost(parameter: Parameter, read: int, written: int) -> Co
     return Cost(bytes_read=read * width, bytes_written=written * width)
 
 
-def _norm_cost(count: int) -> Cost:
+def _l2_norm_cost(count: int) -> Cost:
     """Return the cost of the L2 norm of `count` numbers: `count` muls, `count` - 1 adds and a
     square root.
     """
@@ -165,7 +165,7 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
     count, shape = parameter.numel, parameter.shape
     if not count:
         return ZERO
-    scale = _norm_cost(count) * 2 + Cost(
+    scale = _l2_norm_cost(count) * 2 + Cost(
         divs=3, compares=2, muls=1
     )  # |p| and |u|, and what they make
     element = Cost(compares=1, specials=1, divs=1, muls=2, adds=1)
@@ -182,7 +182,7 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
     rows, columns = shape[-2:]
     batches = prod(shape[:-2])
     lerp = Cost(muls=2, divs=1, adds=2)  # with the square of the norm
-    sums = (_norm_cost(columns) + lerp) * rows + (_norm_cost(rows) + lerp) * columns
+    sums = (_l2_norm_cost(columns) + lerp) * rows + (_l2_norm_cost(rows) + lerp) * columns
     mean = Cost(adds=rows - 1, divs=1, compares=1)
     outer = Cost(muls=count, divs=count)
     kept = batches * (rows + columns)
@@ -209,14 +209,14 @@ def lamb(parameter: Parameter, options: Options) -> Cost:
         element = element + Cost(divs=2)
     if options["weight_decay"]:
         element = element + Cost(muls=1, adds=1)
-    ratio = _norm_cost(count) * 2 + Cost(divs=1, muls=1)
+    ratio = _l2_norm_cost(count) * 2 + Cost(divs=1, muls=1)
     return element * count + ratio + _parameter_traffic_cost(parameter, 6 * count, 4 * count)
 
 
 CLIPPING = "torch/nn/utils/clip_grad.py: clip_grad_norm_"
 
 
-def clipping(parameters: Iterable[Parameter]) -> Cost:
+def gradient_clipping_cost(parameters: Iterable[Parameter]) -> Cost:
     """Return the cost of clipping gradients by their common norm: the norm of each gradient, the
     norm of these norms, and each gradient times min(1, max / (norm + eps)).
 
@@ -228,11 +228,11 @@ def clipping(parameters: Iterable[Parameter]) -> Cost:
         count, tensors = parameter.numel, tensors + 1
         cost = (
             cost
-            + _norm_cost(count)
+            + _l2_norm_cost(count)
             + Cost(muls=count)
             + _parameter_traffic_cost(parameter, 2 * count, count)
         )
-    return cost + _norm_cost(tensors) + Cost(adds=1, divs=1, compares=1) if tensors else ZERO
+    return cost + _l2_norm_cost(tensors) + Cost(adds=1, divs=1, compares=1) if tensors else ZERO
 
 
 # What is asked for: "adamw,weight_decay=0,clip_norm=1".
@@ -289,7 +289,7 @@ def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
     chosen, options = parse_optimizer(text)
     parameters = parameters_to_update(trace, exact)
     update = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
-    clipped = clipping(parameters) if options[CLIP] else None
+    clipped = gradient_clipping_cost(parameters) if options[CLIP] else None
     return OptimizerStep.from_update(
         update,
         clipped,

@@ -20,13 +20,13 @@ from crossflops.ir.training import (
     SCORES,
     Steps,
     checkpoint_stop_key,
-    gradients_of,
-    rerun_of,
+    gradient_call_key,
+    rerun_call_key,
     score_rerun_key,
 )
 
 
-def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger]:
+def extend_by_training_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger]:
     """Return the trace and the ledger extended by the backward pass and the recomputation of a
     training step, in MACs.
 
@@ -44,11 +44,11 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     calls = [
         replace(call, key=part)
         for above in trace.calls
-        for call in (above, *_training_calls(above, worked, begun, has_reruns=bool(times)))
-        for part in _call_part_keys(call.key, times)
+        for call in (above, *_calls_of_training_step(above, worked, begun, has_reruns=bool(times)))
+        for part in _keys_of_call_parts(call.key, times)
     ]
     keys = {call.key for call in calls}
-    names = {key: iter(_call_part_keys(key, times)) for key in times}
+    names = {key: iter(_keys_of_call_parts(key, times)) for key in times}
     calls = [replace(call, of=tuple(next(names[key]) for key in call.of)) for call in calls]
 
     def without_absent_calls(call: Call) -> Call:
@@ -65,7 +65,7 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     )
 
 
-def _call_part_keys(key: str, times: Mapping[str, int]) -> list[str]:
+def _keys_of_call_parts(key: str, times: Mapping[str, int]) -> list[str]:
     """Return the key of a call and, if several calls do its work, a key for each further part:
     "KEY, part 2".
     """
@@ -76,7 +76,7 @@ def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator
     """Yield the count of a node in equal parts, one for each call that does its work; the first
     part has the remainder.
     """
-    names = _call_part_keys(count.node.call, times)
+    names = _keys_of_call_parts(count.node.call, times)
     share, rest = divmod(count.cost.macs, len(names))
     for index, call in enumerate(names):
         key = count.node.key if not index else f"{count.node.key}, part {index + 1}"
@@ -92,9 +92,9 @@ def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode
         step = exact.by_key.get(count.node.key, NO_STEP)
         rerun = step.checkpointed.macs
         parts: tuple[tuple[Callable[[str], str], int], ...] = (
-            (gradients_of, step.backward.macs),
+            (gradient_call_key, step.backward.macs),
             (score_rerun_key, step.recomputed.macs - rerun),
-            (rerun_of, rerun),
+            (rerun_call_key, rerun),
         )
         for name, macs in parts:
             if macs:
@@ -102,7 +102,7 @@ def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode
                 yield replace(count, node=node, cost=Cost(macs=macs), converter_macs=0)
 
 
-def _training_calls(
+def _calls_of_training_step(
     above: Call, worked: Container[str], begun: Container[str], has_reruns: bool
 ) -> Iterator[Call]:
     """Yield the calls that a training step adds to an operator call: its gradients and, if it has
@@ -113,10 +113,10 @@ def _training_calls(
     if above.level != "operator":
         return
     above = replace(above, of=())
-    yield replace(above, key=gradients_of(above.key), target=f"{GRADIENTS}{above.target}")
+    yield replace(above, key=gradient_call_key(above.key), target=f"{GRADIENTS}{above.target}")
     if score_rerun_key(above.key) in worked:
         yield replace(above, key=score_rerun_key(above.key), target=f"{SCORES}{above.target}")
-    rerun = replace(above, key=rerun_of(above.key))
+    rerun = replace(above, key=rerun_call_key(above.key))
     if rerun.key in worked:
         yield replace(rerun, target=f"{AGAIN}{above.target}") if has_reruns else rerun
     elif rerun.key in begun:  # what a policy saved is handed out

@@ -14,22 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import TargetError, nearest_name_hint
-from crossflops.load.beside import read_ahead, start_file_reader
-from crossflops.load.protobuf import messages, parse_model_proto
+from crossflops.load.beside import receive_file_read_ahead, start_file_reader
+from crossflops.load.protobuf import onnx_message_module, parse_model_proto
 from crossflops.load.reader import (
     PLACE,
+    copy_without_large_data,
     load_small_external_tensors,
     open_without_waiting,
-    weightless,
 )
-from crossflops.load.validation import validate
+from crossflops.load.validation import validate_and_sort_model
 
 __all__ = [
-    "begin_to_read",
+    "copy_without_large_data",
     "decode_onnx_model",
     "read_onnx_model",
-    "refuse_stand_in",
-    "weightless",
+    "reject_pointer_or_web_page",
+    "start_reading_ahead",
 ]
 
 _HINT = "give the path of an ONNX file"
@@ -44,9 +44,9 @@ def read_onnx_model(path: str) -> Any:
     data, and they may be of any size. Raises TargetError.
     """
     try:
-        messages()  # is imported, while another process may read the file
-        data = read_ahead(path) or _read_without_weights(path)
-        model = _parse_and_validate(data)
+        onnx_message_module()  # is imported, while another process may read the file
+        data = receive_file_read_ahead(path) or _read_without_weights(path)
+        model = _parse_and_validate_model(data)
         if PLACE in data:
             load_small_external_tensors(model, Path(path).parent)
         return model
@@ -56,13 +56,13 @@ def read_onnx_model(path: str) -> Any:
         raise
 
 
-def begin_to_read(path: str) -> None:
+def start_reading_ahead(path: str) -> None:
     """Start another process that reads an ONNX file ahead of its use, if the system can fork."""
     if hasattr(os, "fork"):
         start_file_reader(path, partial(_read_without_weights, path))
 
 
-def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
+def reject_pointer_or_web_page(path: str | Path, head: bytes | None = None) -> None:
     """Raise TargetError if a file is not the model, but a Git LFS pointer or a web page.
 
     `head` is how the file begins, where that is known.
@@ -80,13 +80,13 @@ def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
 
 def decode_onnx_model(data: bytes) -> Any:
     """Return the checked ModelProto in the bytes of an ONNX file, without weights."""
-    return _parse_and_validate(weightless(data))
+    return _parse_and_validate_model(copy_without_large_data(data))
 
 
-def _parse_and_validate(data: bytes) -> Any:
+def _parse_and_validate_model(data: bytes) -> Any:
     """Return the ONNX model of these bytes, parsed and checked. Raises TargetError."""
     model = parse_model_proto(data)
-    validate(model)
+    validate_and_sort_model(model)
     return model
 
 
@@ -102,8 +102,8 @@ def _read_without_weights(path: str) -> bytes:
             with contextlib.closing(
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             ) as mapped:
-                refuse_stand_in(path, mapped[:64])
-                return weightless(mapped)
+                reject_pointer_or_web_page(path, mapped[:64])
+                return copy_without_large_data(mapped)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise TargetError(

@@ -15,7 +15,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from crossflops.limits import trim_memory
-from crossflops.load.protobuf import SCHEMA, library, look_up, look_up_by
+from crossflops.load.protobuf import (
+    SCHEMA,
+    look_up_schema_or_version,
+    onnx_cpp_library,
+    replace_look_up,
+)
 from crossflops.threads import filter_warnings
 
 _MEMORY, _MEMORY_PER_BYTE = 192 << 20, 48
@@ -30,8 +35,10 @@ class OnnxHelperProcess:
     It is gone when this process is, or when it is ended.
     """
 
-    def __init__(self, first: Callable[[], bytes]) -> None:
-        """Fork a child that sends the result of `first` and then answers requests by pipes."""
+    def __init__(self, make_first_answer: Callable[[], bytes]) -> None:
+        """Fork a child that sends the result of `make_first_answer` and then answers requests by
+        pipes.
+        """
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         # Threads of a framework do not follow the child, which calls no framework.
@@ -41,49 +48,51 @@ class OnnxHelperProcess:
         ):
             self._child = os.fork()
         if not self._child:
-            _serve_requests(first, requests, answers)
+            _serve_requests(make_first_answer, requests, answers)
         os.close(requests)
         os.close(answers)
         self._open = True
 
-    def answer(self, seconds: float | None = None) -> bytes | None:
+    def receive_answer(self, seconds: float | None = None) -> bytes | None:
         """Return the process's next answer; b"" if it ended, None if too late or too large."""
         return _receive_message(self._answers, seconds)
 
-    def request(self, *words: Any, data: bytes = b"") -> None:
+    def send_request(self, *words: Any, data: bytes = b"") -> None:
         """Send a request with its words (as marshal) and data to the process."""
         with contextlib.suppress(BrokenPipeError):  # there will be no answer
             _send_message(self._requests, marshal.dumps(words))
             if data:
                 _send_message(self._requests, data)
 
-    def infer(self, data: bytes, strict: bool, follow: bool) -> None:
+    def send_inference_request(self, data: bytes, strict: bool, follow: bool) -> None:
         """Send the process a request for shape inference of a model; it answers this only once."""
-        self.request(_INFER, strict, follow, data=data)
+        self.send_request(_INFER, strict, follow, data=data)
 
-    def look_up(self, *words: Any) -> Any:
+    def look_up_schema_or_version(self, *words: Any) -> Any:
         """Return an operator's schema or a domain's newest version, if possible by the process."""
         if not self._open:
-            return look_up(*words)
-        self.request(*words)
-        answer = self.answer()
-        return marshal.loads(answer) if answer else look_up(*words)
+            return look_up_schema_or_version(*words)
+        self.send_request(*words)
+        answer = self.receive_answer()
+        return marshal.loads(answer) if answer else look_up_schema_or_version(*words)
 
-    def close(self) -> None:
+    def close_pipes(self) -> None:
         """Stop sending requests, so that the process ends by itself."""
         if self._open:
             self._open = False
             os.close(self._requests)
             os.close(self._answers)
 
-    def end(self, stop: bool) -> int:
-        """Wait until the process has ended and return its exit status; kill it first if `stop`."""
+    def wait_for_exit_status(self, kill_first: bool) -> int:
+        """Wait until the process has ended and return its exit status; kill it first if
+        `kill_first`.
+        """
         if not self._child:
             return 0
-        if stop:
+        if kill_first:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, 9)
-        self.close()
+        self.close_pipes()
         child, self._child = self._child, 0
         return os.waitpid(child, 0)[1]
 
@@ -94,21 +103,23 @@ _asked: list[OnnxHelperProcess] = []  # whom the library is asked of
 
 
 def start_file_reader(path: str, read: Callable[[], bytes]) -> None:
-    """Start a process that runs `read` for the file `path`; `read_ahead` returns its result."""
+    """Start a process that runs `read` for the file `path`; `receive_file_read_ahead` returns its
+    result.
+    """
     _reading[path] = OnnxHelperProcess(read)
-    atexit.register(_reading[path].end, stop=True)
+    atexit.register(_reading[path].wait_for_exit_status, kill_first=True)
 
 
-def read_ahead(path: str) -> bytes | None:
+def receive_file_read_ahead(path: str) -> bytes | None:
     """Return the bytes that another process read ahead of a file; None if none did."""
     other = _reading.pop(path, None)
-    data = other.answer() if other else None
+    data = other.receive_answer() if other else None
     if other and data:
-        look_up_by(other.look_up)
+        replace_look_up(other.look_up_schema_or_version)
         _ready.append(other)
         _asked.append(other)
     elif other:
-        other.end(stop=True)
+        other.wait_for_exit_status(kill_first=True)
     return data or None
 
 
@@ -121,13 +132,13 @@ def release_file_readers() -> None:
     """Let the processes that read files ahead end by themselves, while the graph is counted."""
     _ready.clear()
     while _asked:
-        _asked.pop().close()
+        _asked.pop().close_pipes()
 
 
 def infer_model_shapes(data: bytes, strict: bool, follow: bool) -> bytes:
     """Return b"+" and the model with inferred shapes, or b"-" and the error of ONNX's library."""
     try:
-        model: bytes = library().shape_inference.infer_shapes(data, False, strict, follow)
+        model: bytes = onnx_cpp_library().shape_inference.infer_shapes(data, False, strict, follow)
         return b"+" + model
     except Exception as error:
         return b"-" + (str(error) or type(error).__name__).encode()
@@ -135,11 +146,13 @@ def infer_model_shapes(data: bytes, strict: bool, follow: bool) -> bytes:
 
 def infer_shapes_within_limits(data: bytes, strict: bool, follow: bool) -> bytes:
     """Return the result of `infer_model_shapes`, with the memory of this process limited."""
-    _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
+    _limit_memory_growth(_MEMORY + _MEMORY_PER_BYTE * len(data))
     return infer_model_shapes(data, strict, follow)
 
 
-def _serve_requests(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
+def _serve_requests(
+    make_first_answer: Callable[[], bytes], requests: int, answers: int
+) -> NoReturn:
     """Serve requests as the forked child: answer each by a pipe, then exit.
 
     It holds nothing open by whose end others know that the command has ended.
@@ -149,8 +162,9 @@ def _serve_requests(first: Callable[[], bytes], requests: int, answers: int) -> 
         os.closerange(0, low)
         os.closerange(low + 1, high)
         os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
-        _send_message(answers, first())
-        look_up(SCHEMA, "", "Identity", 1)  # makes all of them, while nobody waits
+        _send_message(answers, make_first_answer())
+        # makes all of them, while nobody waits
+        look_up_schema_or_version(SCHEMA, "", "Identity", 1)
         while words := _receive_message(requests):
             name, *arguments = marshal.loads(words)
             if name == _INFER:
@@ -160,19 +174,19 @@ def _serve_requests(first: Callable[[], bytes], requests: int, answers: int) -> 
                 )
                 trim_memory()  # the count comes now, and takes as much as inference did
             else:
-                _send_message(answers, marshal.dumps(look_up(name, *arguments)))
+                _send_message(answers, marshal.dumps(look_up_schema_or_version(name, *arguments)))
     finally:
         os._exit(0)
 
 
-def _limit_memory(more: int) -> None:
-    """Limit the address space of this process to its size plus `more` bytes, on Linux."""
+def _limit_memory_growth(nbytes: int) -> None:
+    """Limit the address space of this process to its size plus `nbytes`, on Linux."""
     with contextlib.suppress(OSError, ValueError, ImportError):
         import resource
 
         with open("/proc/self/statm", "rb") as file:
             pages = int(file.read().split()[0])
-        most = pages * resource.getpagesize() + more
+        most = pages * resource.getpagesize() + nbytes
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -8,12 +8,12 @@ from crossflops.errors import TargetError
 _GRAPHS = 10  # AttributeProto.AttributeType
 
 
-def onnx_node_label(node: Any, number: int) -> str:
+def onnx_node_label(node: Any, index: int) -> str:
     """Return the name of a node, or its operator and position if it has no name."""
-    return node.name or f"{node.op_type}_{number}"
+    return node.name or f"{node.op_type}_{index}"
 
 
-def node_read_names(node: Any) -> set[str]:
+def value_names_read_by_node(node: Any) -> set[str]:
     """Return the names of values that a node reads, also outer values read by its subgraphs."""
     names = {name for name in node.input if name}
     for body in node_subgraphs(node):
@@ -21,7 +21,7 @@ def node_read_names(node: Any) -> set[str]:
         made.update(part.values.name for part in body.sparse_initializer)
         inner: set[str] = {value.name for value in body.output if value.name}
         for part in body.node:
-            inner |= node_read_names(part)
+            inner |= value_names_read_by_node(part)
             made.update(part.output)
         names |= inner - made
     return names
@@ -29,10 +29,10 @@ def node_read_names(node: Any) -> set[str]:
 
 def node_subgraphs(node: Any) -> Sequence[Any]:
     """Return the subgraphs in a node's attributes, such as branches of an If, in their order."""
-    return subgraphs(node.attribute[:])
+    return attribute_subgraphs(node.attribute[:])
 
 
-def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
+def attribute_subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
     """Return the subgraphs in these attributes, in their order."""
     graphs: list[Any] = []
     for attribute in attributes:
@@ -43,7 +43,7 @@ def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
     return graphs
 
 
-def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
+def sort_topologically(nodes: list[Any], outer_values: set[str]) -> list[Any]:
     """Return the nodes in topological order, with few changes to their present order.
 
     Raises TargetError, which names the node, when one reads what nothing makes, or its own result.
@@ -52,7 +52,10 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
     waiting: list[int] = []
     readers: dict[int, list[int]] = {}
     for number, node in enumerate(nodes):
-        needed = {maker[name] for name in _values_from_nodes(node, number, maker, known)}
+        needed = {
+            maker[name]
+            for name in _value_names_from_other_nodes(node, number, maker, outer_values)
+        }
         waiting.append(len(needed))
         for earlier in needed:
             readers.setdefault(earlier, []).append(number)
@@ -73,12 +76,12 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
     return [nodes[number] for number in done]
 
 
-def _values_from_nodes(
-    node: Any, number: int, maker: dict[str, int], known: set[str]
+def _value_names_from_other_nodes(
+    node: Any, number: int, maker_index_by_value: dict[str, int], known: set[str]
 ) -> list[str]:
     """Return the names of values that a node reads from other nodes. Raises TargetError."""
-    requested = sorted(node_read_names(node) - known)
-    missing = next((name for name in requested if name not in maker), None)
+    requested = sorted(value_names_read_by_node(node) - known)
+    missing = next((name for name in requested if name not in maker_index_by_value), None)
     if missing is not None:
         raise TargetError(
             f"node {onnx_node_label(node, number)!r} reads {missing!r}, which no node or "

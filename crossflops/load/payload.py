@@ -32,7 +32,7 @@ _LONGEST_VARINT = 10
 _PACKED = {"int4": 2, "uint4": 2, "float4e2m1": 2, "int2": 4, "uint2": 4}  # elements per int32
 
 
-def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int) -> str:
+def data_size_problem(dims: tuple[int, ...], element_type: int, field: int, nbytes: int) -> str:
     """Return a text on why `nbytes` of data are wrong for a tensor of these dims and type, or "".
 
     The payload of a field of varints is not read, so for these the size has only bounds.
@@ -56,7 +56,7 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
 
 
 @lru_cache(maxsize=4096)  # a model has few shapes
-def wrong_dims(dims: tuple[int, ...]) -> str:
+def tensor_dims_problem(dims: tuple[int, ...]) -> str:
     """Return a text on why the sizes of a tensor are wrong (negative, too large), or ""."""
     if len(dims) > _MOST_DIMENSIONS:
         return f"has {len(dims)} dimensions, more than {_MOST_DIMENSIONS}"
@@ -77,7 +77,7 @@ _LARGE = 1024  # elements from which on it is worth it
 _CHUNK = 1 << 18  # elements that are written at once
 
 
-def is_uniform(array: Any) -> bool:
+def is_filled_array(array: Any) -> bool:
     """Return whether a NumPy array is large and each element is `NUMBER` (a missing weight)."""
     if array.dtype.kind != "f" or array.size <= _LARGE:
         return False
@@ -96,7 +96,7 @@ def drop_tensor_data(tensor: Any) -> Any:
     return tensor
 
 
-def densify(graph: Any) -> None:
+def replace_sparse_initializers(graph: Any) -> None:
     """Replace the sparse initializers of a graph by dense ones, in place.
 
     ONNX's shape inference takes no operator's word for a sparse one.
@@ -155,7 +155,7 @@ class UniformWeight:
             file.write(most[: len(self.element) * (self.elements - written)])
 
 
-def is_listed(tensor: Any) -> bool:
+def has_typed_field_data(tensor: Any) -> bool:
     """Return whether a TensorProto has or had its elements in a typed field, not as raw bytes."""
     fields_of_types = ("int32_data", "float_data", "int64_data", "double_data", "uint64_data")
     return tensor.doc_string == LISTED or any(getattr(tensor, name) for name in fields_of_types)

@@ -27,19 +27,19 @@ _IN_PYTHON = "google.protobuf.internal.python_message"
 
 
 @functools.cache
-def messages() -> Any:
+def onnx_message_module() -> Any:
     """Return the module with ONNX's message classes (ModelProto, NodeProto ...)."""
-    _import_when_used(_IN_PYTHON)
-    return _submodule("onnx_ml_pb2", (".py",))
+    _register_lazy_module(_IN_PYTHON)
+    return _import_onnx_submodule("onnx_ml_pb2", (".py",))
 
 
 @functools.cache
-def library() -> Any:
+def onnx_cpp_library() -> Any:
     """Return ONNX's C++ library, which has the operator schemas and shape inference."""
-    return _submodule("onnx_cpp2py_export", tuple(EXTENSION_SUFFIXES))
+    return _import_onnx_submodule("onnx_cpp2py_export", tuple(EXTENSION_SUFFIXES))
 
 
-def decode_error() -> type[Exception]:
+def protobuf_decode_error_class() -> type[Exception]:
     """Return the exception class that protobuf raises for bytes that it cannot decode."""
     # protobuf has no types, unless types-protobuf is installed
     from google.protobuf import message  # type: ignore[import-untyped,unused-ignore]
@@ -50,8 +50,8 @@ def decode_error() -> type[Exception]:
 def parse_model_proto(data: bytes) -> Any:
     """Return the ModelProto of these bytes. Raises TargetError if they are not one."""
     try:
-        return messages().ModelProto.FromString(data)
-    except (decode_error(), RecursionError) as error:
+        return onnx_message_module().ModelProto.FromString(data)
+    except (protobuf_decode_error_class(), RecursionError) as error:
         raise TargetError(f"cannot parse the model: {error}", _HINT) from error
 
 
@@ -72,27 +72,29 @@ class Schema(NamedTuple):
     infers: bool
 
 
-def look_up(what: str, *words: Any) -> Any:
+def look_up_schema_or_version(kind: str, *key: Any) -> Any:
     """Return an operator's schema as a tuple, or a domain's newest version, by ONNX's library.
 
-    The library runs in this process; see `look_up_by`.
+    The library runs in this process; see `replace_look_up`.
     """
-    if what == NEWEST:
-        return int(library().defs.schema_version_map().get(*words, (0, 0))[1])
-    domain, name, version = words
+    if kind == NEWEST:
+        return int(onnx_cpp_library().defs.schema_version_map().get(*key, (0, 0))[1])
+    domain, name, version = key
     try:
-        known = library().defs.get_schema(name, version, domain)
-    except (RuntimeError, TypeError, ValueError, library().defs.SchemaError):
+        known = onnx_cpp_library().defs.get_schema(name, version, domain)
+    except (RuntimeError, TypeError, ValueError, onnx_cpp_library().defs.SchemaError):
         return None
     attributes, infers = frozenset(known.attributes), known.has_type_and_shape_inference_function
     return known.since_version, known.min_input, known.max_input, attributes, bool(infers)
 
 
-_asked: list[Callable[..., Any]] = [look_up]  # the last one is
+_asked: list[Callable[..., Any]] = [look_up_schema_or_version]  # the last one is
 
 
-def look_up_by(other: Callable[..., Any]) -> None:
-    """From now on call `other`, which sends a request to another process, instead of `look_up`."""
+def replace_look_up(other: Callable[..., Any]) -> None:
+    """From now on call `other`, which sends a request to another process, instead of
+    `look_up_schema_or_version`.
+    """
     _asked.append(other)
 
 
@@ -103,13 +105,13 @@ def operator_schema(domain: str, name: str, version: int) -> Schema | None:
     return known and Schema(*known)
 
 
-def since(domain: str, name: str, version: int) -> int:
+def schema_since_version(domain: str, name: str, version: int) -> int:
     """Return the version that introduced an operator's current schema, else `version`."""
     known = operator_schema(domain, name, version)
     return known.since if known else version
 
 
-def infers(domain: str, name: str, version: int) -> bool:
+def has_own_shape_inference(domain: str, name: str, version: int) -> bool:
     """Return whether ONNX infers shapes of an operator by its own function, not by a body."""
     known = operator_schema(domain, name, version)
     return known is not None and known.infers
@@ -121,7 +123,7 @@ def newest_operator_version(domain: str) -> int:
     return int(_asked[-1](NEWEST, domain))
 
 
-def _import_when_used(name: str) -> None:
+def _register_lazy_module(name: str) -> None:
     """Register a module in sys.modules whose code runs when it is first used."""
     spec = None if name in sys.modules else importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
@@ -134,7 +136,7 @@ def _import_when_used(name: str) -> None:
     patching_attribute(sys.modules[package], own_name, module, inventory.ONNX_MODULES).keep()
 
 
-def _submodule(name: str, suffixes: tuple[str, ...]) -> Any:
+def _import_onnx_submodule(name: str, suffixes: tuple[str, ...]) -> Any:
     """Return a module of the onnx package, without importing the package itself.
 
     It is registered under its own name, so that `import onnx` finds the same one later.

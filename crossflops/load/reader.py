@@ -47,12 +47,12 @@ class Field(NamedTuple):
     end: int
 
 
-def file_format_error(what: str, offset: int) -> TargetError:
+def file_format_error(problem: str, offset: int) -> TargetError:
     """Return the error for bytes at `offset` that break the protobuf format."""
-    return TargetError(f"the file is not valid: {what} at byte {offset}", HINT)
+    return TargetError(f"the file is not valid: {problem} at byte {offset}", HINT)
 
 
-def varint(data: Data, at: int, end: int) -> tuple[int, int]:
+def decode_varint(data: Data, at: int, end: int) -> tuple[int, int]:
     """Return the integer of the varint that begins at `at`, and the position after it.
 
     Raises TargetError when it is longer than ten bytes, above 64 bits, or cut off by `end`.
@@ -73,7 +73,7 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
     raise file_format_error("the file or a message ends inside a number", begin)
 
 
-def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
+def protobuf_fields(data: Data, begin: int, end: int) -> Iterator[Field]:
     """Yield the protobuf fields of the message from position `begin` to `end`."""
     return map(Field._make, protobuf_field_rows(data, begin, end))
 
@@ -81,7 +81,8 @@ def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
 def protobuf_field_rows(
     data: Data, begin: int, end: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield the fields of a message as tuples in the order of `Field`, faster than `fields`.
+    """Yield the fields of a message as tuples in the order of `Field`, faster than
+    `protobuf_fields`.
 
     Raises TargetError on a wire type that does not exist or is no longer in use, on field
     number 0 or above 2^29, and on a length that goes beyond the message.
@@ -92,7 +93,7 @@ def protobuf_field_rows(
         if tag < 0x80:
             at += 1
         else:
-            tag, at = varint(data, at, end)
+            tag, at = decode_varint(data, at, end)
         wire = tag & 7
         value = at
         if wire == BYTES:
@@ -100,10 +101,10 @@ def protobuf_field_rows(
             if at < end and (length := data[at]) < 0x80:
                 value = at + 1
             else:
-                length, value = varint(data, at, end)
+                length, value = decode_varint(data, at, end)
             at = value + length
         elif wire == VARINT:
-            value, at = varint(data, at, end)
+            value, at = decode_varint(data, at, end)
         elif wire in _WIDTH:
             at += _WIDTH[wire]
         else:
@@ -118,7 +119,7 @@ def protobuf_field_rows(
 
 
 @lru_cache(maxsize=4096)  # nodes that are alike are as long
-def length_prefix(number: int, length: int) -> bytes:
+def encode_bytes_field_header(number: int, length: int) -> bytes:
     """Return the encoded tag and length that precede the value of a field of bytes."""
     return _encode_varint(number << 3 | BYTES) + _encode_varint(length)
 
@@ -177,7 +178,7 @@ _COPIED = {**dict.fromkeys((*_MESSAGES, _TENSOR), SMALL), _STRING: _LARGEST_STRI
 _COPIED |= dict.fromkeys((_DROP, _METADATA), -1)
 
 
-def weightless(data: Data, copy: str = "") -> bytes:
+def copy_without_large_data(data: Data, copy: str = "") -> bytes:
     """Return the bytes of an ONNX model without large tensor data, doc strings and stack traces.
 
     What remains is a ModelProto of its own. Where the data have a `copy` beside it, a file of this
@@ -185,10 +186,10 @@ def weightless(data: Data, copy: str = "") -> bytes:
     which names the byte, when the file is damaged, a payload has not the size that its tensor
     says, or too much remains.
     """
-    return _Copy(data, copy).message("model", 0, len(data), 0)
+    return _ModelCopier(data, copy).copy_message("model", 0, len(data), 0)
 
 
-class _Copy:
+class _ModelCopier:
     def __init__(self, data: Data, copy: str) -> None:
         """Take the bytes of a model; `copy` names the file that will hold its tensors, or ""."""
         self._data = data
@@ -197,7 +198,7 @@ class _Copy:
         self._kept = 0
         self._fields = 0
 
-    def message(self, kind: str, begin: int, end: int, depth: int) -> bytes:
+    def copy_message(self, kind: str, begin: int, end: int, depth: int) -> bytes:
         """Return a copy of a protobuf message of this kind, without large tensor data."""
         if depth > _DEEPEST:
             raise TargetError(
@@ -205,7 +206,7 @@ class _Copy:
                 "reduce the nesting of If, Loop and Scan",
             )
         if kind == _TENSOR:
-            return self._tensor(begin, end)
+            return self._copy_tensor_message(begin, end)
         inside, data, fields_left = _MESSAGES[kind], self._data, _MOST_FIELDS - self._fields
         kept = self._kept
         parts: list[bytes] = []
@@ -234,39 +235,39 @@ class _Copy:
                 head = data[value : min(at, value + _LONGEST_HEAD)]
                 if head.startswith(_KEPT_HEADS):
                     continue
-                if not head.startswith(_KEY) and self._is_kept(value, at):
+                if not head.startswith(_KEY) and self._is_metadata_kept(value, at):
                     continue
             elif at - value <= _COPIED[config]:
                 continue
             if start > run:
                 kept += start - run
                 if kept > _LARGEST_REST:
-                    raise _too_large()
+                    raise _model_too_large_error()
                 parts.append(data[run:start])
             run = at
             if config in _MESSAGES or config == _TENSOR:
                 self._fields, self._kept = _MOST_FIELDS - fields_left, kept
-                copied = self.message(config, value, at, depth + 1)
-                parts += (length_prefix(number, len(copied)), copied)
+                copied = self.copy_message(config, value, at, depth + 1)
+                parts += (encode_bytes_field_header(number, len(copied)), copied)
                 fields_left, kept = _MOST_FIELDS - self._fields, self._kept
         self._fields, self._kept = _MOST_FIELDS - fields_left, kept
         if end > run:
-            parts.append(self._bytes(run, end))
+            parts.append(self._take_bytes(run, end))
         return b"".join(parts)
 
-    def _is_kept(self, begin: int, end: int) -> bool:
+    def _is_metadata_kept(self, begin: int, end: int) -> bool:
         """Return whether a metadata entry is kept: it has an exporter's note about modules.
 
         They are a StringStringEntryProto.
         """
-        for entry in fields(self._data, begin, end):
+        for entry in protobuf_fields(self._data, begin, end):
             if entry.number == 1 and entry.wire == BYTES:
                 return entry.end - entry.value < 64 and (
                     self._data[entry.value : entry.end] in _KEPT_METADATA
                 )
         return False
 
-    def _tensor(self, begin: int, end: int) -> bytes:
+    def _copy_tensor_message(self, begin: int, end: int) -> bytes:
         """Return the bytes of a TensorProto without large data, whose size is checked."""
         parts: list[bytes] = []
         dims: list[int] = []
@@ -277,51 +278,51 @@ class _Copy:
             if count > _MOST_ELEMENTS:
                 raise file_format_error("a tensor that is written element by element", begin)
             if number == 1:
-                dims += self._dims(wire, value, at)
+                dims += self._decode_dims(wire, value, at)
             elif number == 2 and wire == VARINT:
                 element_type = value
             drop = number in self._dropped and at - value > SMALL
             if wire == BYTES and (drop or number == 12):
-                parts.append(self._bytes(run, start))
+                parts.append(self._take_bytes(run, start))
                 run = at
                 if drop and self._copy:
-                    parts.append(_external(self._copy, value, at - value))
+                    parts.append(_encode_external_data_fields(self._copy, value, at - value))
                 if drop:
                     large[number] = large.get(number, 0) + at - value
-        parts.append(self._bytes(run, end))
+        parts.append(self._take_bytes(run, end))
         if not large.keys() <= {0, payload.RAW_DATA}:
             note = payload.LISTED.encode()
-            parts.append(length_prefix(12, len(note)) + note)
+            parts.append(encode_bytes_field_header(12, len(note)) + note)
         shape = tuple(dims)
         for number, nbytes in large.items():
             wrong = number and (
-                payload.wrong_dims(shape)
-                or payload.wrong_size(shape, element_type, number, nbytes)
+                payload.tensor_dims_problem(shape)
+                or payload.data_size_problem(shape, element_type, number, nbytes)
             )
             if wrong:
                 raise file_format_error(f"a tensor {wrong},", begin)
         return b"".join(parts)
 
-    def _dims(self, wire: int, value: int, end: int) -> list[int]:
+    def _decode_dims(self, wire: int, value: int, end: int) -> list[int]:
         """Return the sizes in a `dims` field of a tensor: one varint, or packed ones to `end`."""
         if wire == VARINT:
             return [_to_signed_varint(value)]
         dims, at = [], value
         if wire == BYTES:
             while at < end:
-                size, at = varint(self._data, at, end)
+                size, at = decode_varint(self._data, at, end)
                 dims.append(_to_signed_varint(size))
         return dims
 
-    def _bytes(self, begin: int, end: int) -> bytes:
+    def _take_bytes(self, begin: int, end: int) -> bytes:
         """Return bytes `begin` to `end` of the model. Raises TargetError above a size limit."""
         self._kept += end - begin
         if self._kept > _LARGEST_REST:
-            raise _too_large()
+            raise _model_too_large_error()
         return self._data[begin:end]
 
 
-def _too_large() -> TargetError:
+def _model_too_large_error() -> TargetError:
     """Return the error for a model that is too large even without its weights."""
     return TargetError(
         f"the model without its weights is larger than {_LARGEST_REST} bytes",
@@ -329,7 +330,7 @@ def _too_large() -> TargetError:
     )
 
 
-def _external(file: str, offset: int, length: int) -> bytes:
+def _encode_external_data_fields(file: str, offset: int, length: int) -> bytes:
     """Return the encoded TensorProto fields for data in a file, at `offset`, `length` bytes long.
 
     https://onnx.ai/onnx/repo-docs/ExternalData.html
@@ -338,8 +339,10 @@ def _external(file: str, offset: int, length: int) -> bytes:
     entries = []
     for key, value in index.items():
         texts = (key.encode(), str(value).encode())
-        entry = b"".join(length_prefix(n, len(text)) + text for n, text in enumerate(texts, 1))
-        entries.append(length_prefix(13, len(entry)) + entry)
+        entry = b"".join(
+            encode_bytes_field_header(n, len(text)) + text for n, text in enumerate(texts, 1)
+        )
+        entries.append(encode_bytes_field_header(13, len(entry)) + entry)
     return b"".join(entries) + _encode_varint(14 << 3 | VARINT) + b"\x01"
 
 
@@ -363,7 +366,7 @@ def load_small_external_tensors(model: Any, folder: Path) -> None:
     Where it lies stays noted: who copies the model copies that file, too.
     """
     for tensor in all_graph_tensors(model.graph):
-        index, nbytes = location(tensor), _tensor_nbytes(tensor)
+        index, nbytes = external_data_file(tensor), _tensor_nbytes(tensor)
         if not index or not 0 < nbytes <= SMALL:
             continue
         data = _read_external_data(folder, index, tensor, nbytes)
@@ -372,7 +375,7 @@ def load_small_external_tensors(model: Any, folder: Path) -> None:
             tensor.ClearField("data_location")
 
 
-def location(tensor: Any) -> str:
+def external_data_file(tensor: Any) -> str:
     """Return the file name of a TensorProto's external data, "" if it has none."""
     if tensor.data_location != _EXTERNAL:
         return ""

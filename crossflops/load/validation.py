@@ -7,20 +7,20 @@ from typing import Any
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.load import payload
 from crossflops.load.order import (
-    node_read_names,
+    attribute_subgraphs,
     node_subgraphs,
     onnx_node_label,
     sort_topologically,
-    subgraphs,
+    value_names_read_by_node,
 )
-from crossflops.load.payload import densify
+from crossflops.load.payload import replace_sparse_initializers
 
 _AGAIN = "the file is damaged or was not written by an exporter; export the model again"
 _EXTERNAL = 1  # TensorProto.DataLocation
 _PAYLOADS = (("float_data", payload.FLOAT_DATA, 4), ("double_data", payload.DOUBLE_DATA, 8))
 
 
-def validate(model: Any) -> None:
+def validate_and_sort_model(model: Any) -> None:
     """Check names, order and sizes of a parsed ONNX model, and sort its nodes, in place.
 
     Sparse initializers become dense ones, a Constant keeps the first of several values, and the
@@ -45,7 +45,7 @@ def validate(model: Any) -> None:
         _normalize_default_domain((function, *function.opset_import))
         _check_names_are_text(where, (default.name for default in function.attribute_proto))
         names = _check_nodes(function.node, set(function.input), set(), where)
-        for body in subgraphs(function.attribute_proto):
+        for body in attribute_subgraphs(function.attribute_proto):
             _check_graph(body, names, f"a subgraph of {where}")
         _check_outputs_defined(function.output, names, function.name)
 
@@ -62,13 +62,13 @@ def _check_graph(graph: Any, outer: set[str], where: str) -> None:
     for tensor in graph.initializer:
         if wrong := _tensor_problem(tensor):
             raise TargetError(f"initializer {tensor.name!r} {wrong}", _AGAIN)
-    densify(graph)
+    replace_sparse_initializers(graph)
     sound: set[bytes] = set()  # most values have one of a few types
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type
         written = kind.SerializeToString()
         if written not in sound:
-            forget_negative(kind)
+            clear_negative_sizes(kind)
             _check_declared_sizes(value)
             if kind.SerializeToString() == written:
                 sound.add(written)
@@ -104,9 +104,9 @@ def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) ->
                     _keep_first_constant_value(node, number)
                     del attributes[1:]
                 _check_attribute_tensors(node, number, attributes)
-                if subgraphs(attributes):
+                if attribute_subgraphs(attributes):
                     holders.append((number, node))
-                    read = list(node_read_names(node))
+                    read = list(value_names_read_by_node(node))
             in_order = in_order and (made.issuperset(read) or made.issuperset({*read} - outer))
             for name in results:
                 if name in made and name:
@@ -168,11 +168,11 @@ def _check_declared_sizes(value: Any) -> None:
     """Raise TargetError if a value is declared with an invalid dimension name or size."""
     dims = value.type.tensor_type.shape.dim
     _check_names_are_text(f"the type of {value.name!r}", (dim.dim_param for dim in dims))
-    if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):
+    if wrong := payload.tensor_dims_problem(tuple(dim.dim_value for dim in dims)):
         raise TargetError(f"the tensor {value.name!r} {wrong}", _AGAIN)
 
 
-def forget_negative(kind: Any) -> None:
+def clear_negative_sizes(kind: Any) -> None:
     """Clear negative sizes in a TypeProto, in place, so that they are unknown.
 
     Exporters write -1 for a size that they do not know, and onnxruntime takes any negative size
@@ -180,7 +180,7 @@ def forget_negative(kind: Any) -> None:
     """
     stored = kind.WhichOneof("value")
     if stored in ("sequence_type", "optional_type"):
-        forget_negative(getattr(kind, stored).elem_type)
+        clear_negative_sizes(getattr(kind, stored).elem_type)
     elif stored in ("tensor_type", "sparse_tensor_type"):
         for dim in getattr(kind, stored).shape.dim:
             if dim.dim_value < 0:
@@ -190,7 +190,7 @@ def forget_negative(kind: Any) -> None:
 def _tensor_problem(tensor: Any) -> str:
     """Return a text on what is wrong with the shape or the data of a tensor, or ""."""
     dims = tuple(tensor.dims[:])
-    if wrong := payload.wrong_dims(dims):
+    if wrong := payload.tensor_dims_problem(dims):
         return wrong
     if tensor.data_location == _EXTERNAL:
         return ""
@@ -200,7 +200,7 @@ def _tensor_problem(tensor: Any) -> str:
         for name, number, width in _PAYLOADS
         if (values := getattr(tensor, name))
     ]
-    wrongs = (payload.wrong_size(dims, tensor.data_type, number, n) for number, n in stored)
+    wrongs = (payload.data_size_problem(dims, tensor.data_type, number, n) for number, n in stored)
     return next(filter(None, wrongs), "")
 
 

@@ -28,7 +28,7 @@ from crossflops.operators.rule import (
     TORCH,
     OperatorRule,
     UnruledOperator,
-    assemble,
+    merge_operator_rules,
 )
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
     "find_operator_rule",
     "find_unruled_operator",
     "missing_rule_reason",
-    "not_counted",
+    "reasons_for_missing_rules",
 ]
 
 _OF_ONNX = ("", "ai.onnx", ML)  # whose operators all have a rule, or a reason why not
@@ -46,7 +46,7 @@ _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
 
 
 @cache
-def _onnx() -> tuple[ModuleType, ...]:
+def _onnx_operator_modules() -> tuple[ModuleType, ...]:
     """Return the modules that declare the operators of the ONNX standard."""
     from crossflops.operators import (
         attention,
@@ -74,12 +74,12 @@ def _onnx() -> tuple[ModuleType, ...]:
     )
 
 
-def _families(domain: str) -> tuple[ModuleType, ...]:
+def _operator_modules_of_domain(domain: str) -> tuple[ModuleType, ...]:
     """Return the modules that declare the operators of a domain."""
     if domain in (MICROSOFT, NCHWC, NHWC, QONNX, FINN, BREVITAS):
         from crossflops.operators.contrib import FAMILIES
 
-        return (*_onnx(), *FAMILIES)
+        return (*_onnx_operator_modules(), *FAMILIES)
     if domain == ML:
         from crossflops.operators import ml
 
@@ -94,24 +94,24 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
         )
 
         return (aten, complex_numbers, framework_functions, sparse, sparse_arrays)
-    return _onnx()
+    return _onnx_operator_modules()
 
 
 @cache
-def _editions(
+def _rules_by_operator_name(
     files: tuple[ModuleType, ...],
 ) -> dict[tuple[str, str], list[tuple[int, OperatorRule]]]:
     """Return the rules of these modules by (domain, operator type), as pairs (first version,
     rule), the newest first.
     """
     editions: dict[tuple[str, str], list[tuple[int, OperatorRule]]] = defaultdict(list)
-    table = assemble(file.operator for file in files)
+    table = merge_operator_rules(file.operator for file in files)
     for op, known in sorted(table.items(), key=lambda row: -row[0].since):
         editions[op.domain, op.type].append((op.since, known))
     return dict(editions)
 
 
-def _domain(op: Op) -> str:
+def _domain_without_default_name(op: Op) -> str:
     """Return the domain of an operator, with "" for the ONNX standard ("ai.onnx")."""
     return "" if op.domain == "ai.onnx" else op.domain
 
@@ -129,8 +129,10 @@ def find_operator_rule(op: Op) -> OperatorRule | None:
 @lru_cache(maxsize=4096)
 def _find_package_rule(op: Op) -> OperatorRule | None:
     """Return the rule that crossflops itself has for an operator in its version, or None."""
-    domain = _domain(op)
-    editions = _editions(_families(domain)).get((domain, op.type), ())
+    domain = _domain_without_default_name(op)
+    editions = _rules_by_operator_name(_operator_modules_of_domain(domain)).get(
+        (domain, op.type), ()
+    )
     return next((known for since, known in editions if since <= op.since), None)
 
 
@@ -148,7 +150,7 @@ def _find_formula_rule(op: Op) -> OperatorRule | None:
     return find_formula_rule(op)
 
 
-def find_counted_operator(name: str) -> str:
+def full_name_of_counted_operator(name: str) -> str:
     """Return the full name of the operator if crossflops itself has a rule for it, else ""."""
     domain, _, kind = name.partition("::")
     domain = "" if domain == "ai.onnx" else domain
@@ -165,9 +167,9 @@ def find_unruled_operator(op: Op) -> UnruledOperator | None:
     """Return the declaration which says why an operator has no rule in any version, or None if
     there is no such declaration.
     """
-    domain = _domain(op)
+    domain = _domain_without_default_name(op)
     name = str(Op(domain, op.type, op.since))
-    files = _families(domain)
+    files = _operator_modules_of_domain(domain)
     return next((known for file in files if (known := file.operator.unruled.get(name))), None)
 
 
@@ -175,11 +177,13 @@ def missing_rule_reason(op: Op) -> str:
     """Return a text which says why the operator has no rule."""
     known = find_unruled_operator(op)
     if known is not None:
-        return f"{Op(_domain(op), op.type, op.since)}: {known.why}"
+        return f"{Op(_domain_without_default_name(op), op.type, op.since)}: {known.why}"
     if op.domain in _FOREIGN:
         return f"{op} is {_FOREIGN[op.domain]} without an equivalent in ONNX"
-    domain = _domain(op)
-    editions = _editions(_families(domain)).get((domain, op.type), ())
+    domain = _domain_without_default_name(op)
+    editions = _rules_by_operator_name(_operator_modules_of_domain(domain)).get(
+        (domain, op.type), ()
+    )
     older = f" before version {editions[-1][0]}: it is of {op.since}" if editions else ""
     return f"no formula for {op}{older}"
 
@@ -187,20 +191,26 @@ def missing_rule_reason(op: Op) -> str:
 @cache
 def all_operator_rules() -> Mapping[Op, OperatorRule]:
     """Return all rules of crossflops, by operator with the first version for which each holds."""
-    return MappingProxyType(assemble(file.operator for file in _all_operator_families()))
+    return MappingProxyType(
+        merge_operator_rules(file.operator for file in _all_operator_modules())
+    )
 
 
 @cache
-def not_counted() -> Mapping[str, str]:
+def reasons_for_missing_rules() -> Mapping[str, str]:
     """Return the reason, by operator name, for each operator that is declared to have no rule."""
     named = {
         name: known.why
-        for file in _all_operator_families()
+        for file in _all_operator_modules()
         for name, known in file.operator.unruled.items()
     }
     return MappingProxyType(named)
 
 
-def _all_operator_families() -> tuple[ModuleType, ...]:
+def _all_operator_modules() -> tuple[ModuleType, ...]:
     """Return the modules that declare operators, of all domains."""
-    return (*_families(MICROSOFT), *_families(ML), *_families(TORCH))
+    return (
+        *_operator_modules_of_domain(MICROSOFT),
+        *_operator_modules_of_domain(ML),
+        *_operator_modules_of_domain(TORCH),
+    )

@@ -57,7 +57,7 @@ def spec_shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> 
     return spec.shape
 
 
-def integer(node: Node, name: str, default: int | None = None) -> int:
+def integer_attribute(node: Node, name: str, default: int | None = None) -> int:
     """Return an integer attribute, or its default. Raises ValueError if it is missing without a
     default.
     """
@@ -67,9 +67,9 @@ def integer(node: Node, name: str, default: int | None = None) -> int:
     return value
 
 
-def positive(node: Node, name: str, default: int | None = None) -> int:
+def positive_integer_attribute(node: Node, name: str, default: int | None = None) -> int:
     """Return an integer attribute, or its default. Raises ValueError if it is less than 1."""
-    value = integer(node, name, default)
+    value = integer_attribute(node, name, default)
     if value < 1:
         raise ValueError(f"attribute {name!r} of {node.op} is {value}")
     return value
@@ -97,7 +97,7 @@ def string_attribute(node: Node, name: str, default: str | None = None) -> str:
     return value
 
 
-def texts(node: Node, name: str) -> tuple[str, ...]:
+def text_list_attribute(node: Node, name: str) -> tuple[str, ...]:
     """Return an attribute that is a list of texts; () if it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
@@ -105,7 +105,7 @@ def texts(node: Node, name: str) -> tuple[str, ...]:
     return tuple(v.decode(errors="replace") if isinstance(v, bytes) else str(v) for v in value)
 
 
-def kernel_positions(node: Node) -> int:
+def kernel_window_size(node: Node) -> int:
     """Return the number of elements of a window of the size `kernel_shape` (an attribute), at
     least 1. Raises ValueError.
     """
@@ -115,17 +115,17 @@ def kernel_positions(node: Node) -> int:
     return prod(int(k) for k in value)
 
 
-def axis_of(node: Node, rank: int, default: int) -> int:
+def axis_attribute_index(node: Node, rank: int, default: int) -> int:
     """Return the attribute `axis` as an index from 0 to `rank`. Raises ValueError if it is out of
     range.
     """
-    axis = integer(node, "axis", default)
+    axis = integer_attribute(node, "axis", default)
     if not -rank <= axis <= rank:
         raise ValueError(f"axis {axis} of {node.op} is out of range for rank {rank}")
     return axis + rank if axis < 0 else axis
 
 
-def reduction_operations(before: int, after: int) -> int:
+def reduction_operation_count(before: int, after: int) -> int:
     """Return the number of operations that reduce `before` elements to `after` results: the
     difference, at least 0.
 

@@ -17,20 +17,20 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
 )
 from crossflops.operators.gradient import (
     Gradient,
-    Wanted,
+    OperandPositions,
     broadcast_sum_cost,
-    each_operand,
     elementwise_backward,
-    moves_back,
+    movement_backward,
     no_gradient,
+    product_backward,
 )
 from crossflops.operators.matmul import einsum_backward, onnx_einsum_cost
 from crossflops.operators.movement import DROPPED, MOVED, movement_cost
@@ -68,7 +68,7 @@ _CELLS = {
 }
 
 
-def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _recurrent_cells_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of stacked recurrent layers, for each requested operand:
     each product again.
 
@@ -89,8 +89,8 @@ def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     sizes_ = node.values.get(1, ()) if packed else ()
     skipped = batch, (*sizes_, batch)[max(len(sizes_) - 1, 0)]  # forwards and backwards
     stated = not requested.isdisjoint(range(first, before))
-    directions = 2 if integer(node, "bidirectional") else 1
-    layers = integer(node, "num_layers")
+    directions = 2 if integer_attribute(node, "bidirectional") else 1
+    layers = integer_attribute(node, "num_layers")
     per_cell = (len(node.inputs) - before) // (layers * directions)
     work, inner, below = dict.fromkeys(requested, ZERO), ZERO, 0 in requested
     for layer in range(layers):
@@ -102,7 +102,7 @@ def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
             units = wide // gates
             of_place = [Cost(macs=rows * wide * inputs), Cost(macs=rows * wide * carried)]
             if per_cell > 3:
-                of_place += [Cost(adds=reduction_operations(rows, 1) * wide)] * 2
+                of_place += [Cost(adds=reduction_operation_count(rows, 1) * wide)] * 2
             projected = Cost(macs=rows * carried * units) if per_cell in (3, 5) else ZERO
             of_place.append(projected)
             for at, cost in enumerate(of_place[:per_cell]):
@@ -129,7 +129,7 @@ def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     "T*B*(4*H*(I+P) + P*H) MACs per layer and direction; biases: 2 adds per gate; "
     "T*B*H*(3 muls, 1 add, 3 sigmoids, 2 tanhs)",
     page=f"{TORCH_PAGES}nn.LSTM.html",
-    backward=_cells_backward,
+    backward=_recurrent_cells_backward,
 )
 def aten_lstm_cost(node: Node) -> Cost:
     """Return the cost of nn.LSTM (aten.lstm.input) over all layers, directions and steps, with the
@@ -152,7 +152,7 @@ def aten_lstm_cost(node: Node) -> Cost:
     "N*(gates*H*(I+P) + P*H) MACs per layer and direction, N rows of all sequences; "
     "biases: 2 adds per gate; N*H units of lstm, gru or rnn",
     page=f"{TORCH_PAGES}nn.utils.rnn.pack_padded_sequence.html",
-    backward=_cells_backward,
+    backward=_recurrent_cells_backward,
 )
 def aten_packed_rnn_cost(node: Node) -> Cost:
     """Return the cost of a recurrent layer on packed sequences (aten.lstm.data, gru.data,
@@ -179,9 +179,9 @@ def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Co
     The weights are the inputs from index `before` on; `unit` is the elementwise work for each
     hidden unit.
     """
-    layers = integer(node, "num_layers")
-    directions = 2 if integer(node, "bidirectional") else 1
-    biased = integer(node, "has_biases")
+    layers = integer_attribute(node, "num_layers")
+    directions = 2 if integer_attribute(node, "bidirectional") else 1
+    biased = integer_attribute(node, "has_biases")
     size, rest = divmod(len(node.inputs) - before, layers * directions)
     if rest or size not in ((4, 5) if biased else (2, 3)):
         raise ValueError(f"{node.op} has {len(node.inputs)} inputs for {layers} layers")
@@ -192,18 +192,18 @@ def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Co
         projection = carried * (rows // gates) if size in (3, 5) else 0
         step += Cost(macs=rows * (inputs + carried) + projection, adds=2 * rows if biased else 0)
         step += unit * (rows // gates)
-    drops = integer(node, "train", 0) and float_attribute(node, "dropout", 0.0) > 0
+    drops = integer_attribute(node, "train", 0) and float_attribute(node, "dropout", 0.0) > 0
     between = carried * directions * (layers - 1) if drops else 0
     return step + DROPPED * between
 
 
-def _bag_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _embedding_bag_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of an embedding bag, for each requested operand.
 
     each of n indices adds its gradient to a row, n*D adds; mean: n*D divs; weights n*D muls.
     """
     elements = input_element_count(node, 1) * spec_shape(output_spec(node), rank=2)[1]
-    mean = elements if integer(node, "mode", 0) == 1 else 0
+    mean = elements if integer_attribute(node, "mode", 0) == 1 else 0
     weighed = elements if has_input(node, 3) else 0
     return Gradient({index: Cost(adds=elements, divs=mean, muls=weighed) for index in requested})
 
@@ -214,9 +214,9 @@ def _bag_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     page=f"{TORCH_PAGES}nn.EmbeddingBag.html",
     tables=(0,),
     doubt=upper_bound_exactness,
-    backward=_bag_backward,
+    backward=_embedding_bag_backward,
 )
-def embedding_bag(node: Node) -> Cost:
+def embedding_bag_cost(node: Node) -> Cost:
     """Return the cost of aten.embedding_bag, which combines table rows bag by bag: an add or
     compare for each further row.
 
@@ -225,8 +225,8 @@ def embedding_bag(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
     """
     bags, width = spec_shape(output_spec(node), rank=2)
-    combined = reduction_operations(input_element_count(node, 1), bags) * width
-    mode = integer(node, "mode", 0)
+    combined = reduction_operation_count(input_element_count(node, 1), bags) * width
+    mode = integer_attribute(node, "mode", 0)
     return Cost(
         adds=combined if mode < 2 else 0,
         compares=combined if mode == 2 else 0,
@@ -235,7 +235,7 @@ def embedding_bag(node: Node) -> Cost:
     )
 
 
-def _cdist_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _cdist_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of p-norm distances of pairs of rows, for each requested
     operand.
 
@@ -260,7 +260,7 @@ def _cdist_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     page=f"{TORCH_PAGES}cdist.html",
     backward=_cdist_backward,
 )
-def cdist(node: Node) -> Cost:
+def cdist_cost(node: Node) -> Cost:
     """Return the cost of aten._cdist_forward: the p-norm of the difference of each pair of rows of
     two matrices.
 
@@ -270,7 +270,7 @@ def cdist(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.cdist.html
     """
     width = spec_shape(input_spec(node, 0), at_least=2)[-1]
-    most = reduction_operations(width, 1)
+    most = reduction_operation_count(width, 1)
     power = float_attribute(node, "p", 2.0)
     if power == 2:
         norm = Cost(muls=width, adds=most, specials=1)
@@ -283,7 +283,9 @@ def cdist(node: Node) -> Cost:
     return (Cost(adds=width) + norm) * output_element_count(node)
 
 
-def _euclidean_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _euclidean_distance_backward(
+    node: Node, requested: OperandPositions, forward: Cost
+) -> Gradient:
     """Return the cost of the gradients of Euclidean distances that are computed by one product,
     for each requested operand.
 
@@ -301,9 +303,9 @@ def _euclidean_backward(node: Node, requested: Wanted, forward: Cost) -> Gradien
     "n(result)*(M+2) MACs, n(x1) + n(x2) squares and a sum of each row; n(x1) muls by -2; root",
     page=f"{TORCH_PAGES}cdist.html",
     requires=sizes_constraint("x1[...,P,M] x2[...,R,M]"),
-    backward=_euclidean_backward,
+    backward=_euclidean_distance_backward,
 )
-def euclidean(node: Node) -> Cost:
+def euclidean_distance_cost(node: Node) -> Cost:
     """Return the cost of aten._euclidean_dist: the distance of each pair of rows, computed by one
     matrix product.
 
@@ -317,7 +319,7 @@ def euclidean(node: Node) -> Cost:
     return Cost(
         macs=output_element_count(node) * (width + 2),
         muls=(2 * rows[0] + rows[1]) * width,
-        adds=sum(rows) * reduction_operations(width, 1),
+        adds=sum(rows) * reduction_operation_count(width, 1),
         compares=output_element_count(node),
         specials=output_element_count(node),
     )
@@ -333,7 +335,7 @@ def _attribute_axes(node: Node, name: str) -> tuple[int, ...]:
     return tuple(axis for axis in axes if isinstance(axis, int))
 
 
-def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _trilinear_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of aten._trilinear, for each requested operand.
 
     each gradient is _trilinear again, with dY in place of its operand.
@@ -347,8 +349,8 @@ def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradie
         shapes = [spec_shape(input_spec(node, at)) for at in range(3)]
         shapes[index], axes = spec_shape(output_spec(node)), list(expanded)
         axes[index] = summed_axes
-        work[index] = _trilinear_work(
-            shapes, axes, expanded[index], integer(node, "unroll_dim", 1)
+        work[index] = _trilinear_call_cost(
+            shapes, axes, expanded[index], integer_attribute(node, "unroll_dim", 1)
         )
     return Gradient(work)
 
@@ -360,7 +362,7 @@ def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradie
     page=f"{TORCH_PAGES}nn.Bilinear.html",
     backward=_trilinear_backward,
 )
-def trilinear(node: Node) -> Cost:
+def trilinear_cost(node: Node) -> Cost:
     """Return the cost of aten._trilinear: the sum, over some axes, of the product of three
     broadcast tensors.
 
@@ -370,10 +372,12 @@ def trilinear(node: Node) -> Cost:
     """
     *expanded, summed_axes = (_attribute_axes(node, name) for name in _EXPANDED)
     shapes = [spec_shape(input_spec(node, at)) for at in range(3)]
-    return _trilinear_work(shapes, expanded, summed_axes, integer(node, "unroll_dim", 1))
+    return _trilinear_call_cost(
+        shapes, expanded, summed_axes, integer_attribute(node, "unroll_dim", 1)
+    )
 
 
-def _trilinear_work(
+def _trilinear_call_cost(
     shapes: Sequence[tuple[int, ...]],
     expanded: Sequence[tuple[int, ...]],
     summed_axes: tuple[int, ...],
@@ -401,11 +405,11 @@ def _trilinear_work(
     first = has[0] | has[1]
     kept = first - (set(summed_axes) - has[2])
     sums = {*summed_axes} if unrolled in summed_axes else set()
-    added = reduction_operations(slices, 1) * elements({*extents} - sums) if sums else 0
+    added = reduction_operation_count(slices, 1) * elements({*extents} - sums) if sums else 0
     return Cost(macs=slices * (elements(first) + elements(kept | has[2])), adds=added)
 
 
-def sum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def addmm_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of beta * C + alpha * A B (inputs in this order): a product
     each for A and B, sums for C.
 
@@ -427,9 +431,9 @@ def sum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     page=f"{TORCH_PAGES}sparse.addmm.html",
     doubt=upper_bound_exactness,
     requires=sizes_constraint("self mat1[M,K] mat2[K,N]"),
-    backward=sum_backward,
+    backward=addmm_backward,
 )
-def sparse_addmm(node: Node) -> Cost:
+def sparse_addmm_cost(node: Node) -> Cost:
     """Return the cost of beta * C + alpha * A B with a sparse A (aten._sparse_addmm): at most the
     M*K*N MACs of a dense A.
 
@@ -482,15 +486,15 @@ for name, page in (
     ("_pack_padded_sequence", "nn.utils.rnn.pack_padded_sequence"),
     ("_pad_packed_sequence", "nn.utils.rnn.pad_packed_sequence"),
 ):
-    operator(f"aten.{name}.default", MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back)(
-        movement_cost
-    )
+    operator(
+        f"aten.{name}.default", MOVED, page=f"{TORCH_PAGES}{page}.html", backward=movement_backward
+    )(movement_cost)
 
 
 # Products of PyTorch for which ONNX has no form: complex ones, and those of groups of rows.
 
 
-def _complex_cost(work: Cost) -> Cost:
+def _cost_on_complex_numbers(work: Cost) -> Cost:
     """Return the cost of the same operations on complex numbers: 4 real products for a product, 2
     real adds for an add.
 
@@ -506,9 +510,9 @@ def _complex_cost(work: Cost) -> Cost:
     "complex: 4*rows*I*O MACs; bias: 2*rows*O adds",
     page=f"{TORCH_PAGES}nn.functional.linear.html",
     requires=sizes_constraint("input[...,I,2] weight[O,I,2] bias[O,2]"),
-    backward=each_operand(0, 1, bias=2),
+    backward=product_backward(0, 1, bias=2),
 )
-def complex_linear(node: Node) -> Cost:
+def complex_linear_cost(node: Node) -> Cost:
     """Return the cost of aten.linear on complex numbers, with their 2 parts on the last axis: 4
     MACs per complex product.
 
@@ -518,34 +522,34 @@ def complex_linear(node: Node) -> Cost:
     outputs, inputs, _ = spec_shape(input_spec(node, 1), rank=3)
     rows = prod(spec_shape(input_spec(node, 0), at_least=2)[:-2])
     added = rows * outputs if has_input(node, 2) else 0
-    return _complex_cost(Cost(macs=rows * inputs * outputs, adds=added))
+    return _cost_on_complex_numbers(Cost(macs=rows * inputs * outputs, adds=added))
 
 
-def _without_parts(node: Node) -> Node:
+def _real_einsum_node(node: Node) -> Node:
     """Return the einsum node of real numbers with the same equation: its tensors lack the last
     axis, of the 2 parts.
     """
     parts = {
-        field: tuple(_without_last(spec) for spec in getattr(node, field))
+        field: tuple(_without_last_axis(spec) for spec in getattr(node, field))
         for field in ("inputs", "outputs")
     }
     return msgspec.structs.replace(node, **parts)
 
 
-def _without_last(spec: TensorSpec | None) -> TensorSpec | None:
+def _without_last_axis(spec: TensorSpec | None) -> TensorSpec | None:
     """Return the tensor without its last axis; None stays None."""
     if spec is None or spec.shape is None:
         return spec
     return msgspec.structs.replace(spec, shape=spec.shape[:-1])
 
 
-def _complex_einsum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _complex_einsum_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of an einsum of complex numbers: 4 times the products of
     the real one.
     """
-    real = einsum_backward(_without_parts(node), requested, forward)
-    work = {index: _complex_cost(cost) for index, cost in real.operands.items()}
-    return Gradient(work, inner=_complex_cost(real.inner))
+    real = einsum_backward(_real_einsum_node(node), requested, forward)
+    work = {index: _cost_on_complex_numbers(cost) for index, cost in real.operands.items()}
+    return Gradient(work, inner=_cost_on_complex_numbers(real.inner))
 
 
 @operator(
@@ -554,13 +558,13 @@ def _complex_einsum_backward(node: Node, requested: Wanted, forward: Cost) -> Gr
     page=f"{TORCH_PAGES}einsum.html",
     backward=_complex_einsum_backward,
 )
-def complex_einsum(node: Node) -> Cost:
+def complex_einsum_cost(node: Node) -> Cost:
     """Return the cost of aten.einsum on complex numbers, with their 2 parts on the last axis: 4
     real products for each.
 
     https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
     """
-    return _complex_cost(onnx_einsum_cost(_without_parts(node)))
+    return _cost_on_complex_numbers(onnx_einsum_cost(_real_einsum_node(node)))
 
 
 # The second is what transformers runs where PyTorch's own does not take the tensors.
@@ -569,7 +573,7 @@ def complex_einsum(node: Node) -> Cost:
     "n(Y)*K MACs; two matrices, cut along K: M*K*N",
     page=f"{TORCH_PAGES}nn.functional.grouped_mm.html",
     experts=(1,),
-    backward=each_operand(0, 1),
+    backward=product_backward(0, 1),
 )
 @operator(
     "aten._int_mm.default",
@@ -607,7 +611,7 @@ def aten_grouped_mm_cost(node: Node) -> Cost:
     page="https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml",
     backward=no_gradient,
 )
-def narrow_product(node: Node) -> Cost:
+def low_bit_product_cost(node: Node) -> Cost:
     """Return the cost of a product with a matrix in few bits, packed or not: K MACs per element of
     the result.
 
@@ -616,7 +620,9 @@ def narrow_product(node: Node) -> Cost:
     return Cost(macs=output_element_count(node) * spec_shape(input_spec(node, 0), at_least=1)[-1])
 
 
-def _exponential_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _matrix_exponential_backward(
+    node: Node, requested: OperandPositions, forward: Cost
+) -> Gradient:
     """Return the cost of the gradient of a matrix exponential.
 
     the exponential of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8 times the products.
@@ -631,9 +637,9 @@ def _exponential_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
     "5*n^3 MACs per matrix: the Taylor polynomial of degree 18",
     page=f"{TORCH_PAGES}linalg.matrix_exp.html",
     doubt=estimate_exactness,
-    backward=_exponential_backward,
+    backward=_matrix_exponential_backward,
 )
-def matrix_exponential(node: Node) -> Cost:
+def matrix_exponential_cost(node: Node) -> Cost:
     """Return the estimated cost of aten.linalg_matrix_exp: 5 products of [n, n] matrices, for a
     polynomial of degree 18.
 
@@ -642,17 +648,17 @@ def matrix_exponential(node: Node) -> Cost:
     aten/src/ATen/native/LinearAlgebra.cpp; Bader, Blanes and Casas, Computing the Matrix
     Exponential with an Optimized Taylor Polynomial Approximation (2019).
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     return Cost(macs=5 * n**3) * count
 
 
-def _matrix_power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _matrix_power_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of a matrix power.
 
     two products for each one of the forward pass, and two for the gradient of the inverse.
     """
-    count, n = algebra.square(node)
-    inverse = algebra.inverse_back(n) * count
+    count, n = algebra.square_matrix_count_and_rows(node)
+    inverse = algebra.inverse_gradient_cost(n) * count
     return Gradient(dict.fromkeys(requested, Cost(macs=2 * forward.macs) + inverse))
 
 
@@ -663,16 +669,16 @@ def _matrix_power_backward(node: Node, requested: Wanted, forward: Cost) -> Grad
     doubt=estimate_exactness,
     backward=_matrix_power_backward,
 )
-def matrix_power(node: Node) -> Cost:
+def matrix_power_cost(node: Node) -> Cost:
     """Return the estimated cost of aten.linalg_matrix_power with a negative exponent: the inverse,
     then its power by products.
 
     https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_power.html
     """
-    count, n = algebra.square(node)
-    exponent = abs(integer(node, "n"))
+    count, n = algebra.square_matrix_count_and_rows(node)
+    exponent = abs(integer_attribute(node, "n"))
     products = exponent.bit_length() - 1 + exponent.bit_count() - 1
-    return (algebra.inverse(n) + Cost(macs=products * n**3)) * count
+    return (algebra.matrix_inverse_cost(n) + Cost(macs=products * n**3)) * count
 
 
 def _square_matrix_rows(node: Node) -> int:
@@ -693,14 +699,14 @@ operator(
     page=f"{TORCH_PAGES}linalg.tensorsolve.html",
     doubt=estimate_exactness,
     backward="not derived, because PyTorch differentiates it as a solution of the unfolded matrix",
-)(lambda node: algebra.solve(_square_matrix_rows(node), 1))
+)(lambda node: algebra.linear_solve_cost(_square_matrix_rows(node), 1))
 operator(
     "aten.linalg_tensorinv.default",
     "of the unfolded n x n matrix: n^2 divs, n(n-1)^2*(mul, sub)",
     page=f"{TORCH_PAGES}linalg.tensorinv.html",
     doubt=estimate_exactness,
     backward="not derived, because PyTorch differentiates it as an inverse of the unfolded matrix",
-)(lambda node: algebra.inverse(_square_matrix_rows(node)))
+)(lambda node: algebra.matrix_inverse_cost(_square_matrix_rows(node)))
 
 
 @operator(
@@ -710,14 +716,16 @@ operator(
     doubt=estimate_exactness,
     backward="two more solutions and a product are not derived",
 )
-def cholesky_solve(node: Node) -> Cost:
+def cholesky_solve_cost(node: Node) -> Cost:
     """Return the estimated cost of aten.cholesky_solve: two triangular solves for each column of
     B.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html
     """
     rows = spec_shape(output_spec(node), at_least=2)[-2]
-    return algebra.triangular(rows, 2) * (output_element_count(node) // rows if rows else 0)
+    return algebra.triangular_solve_cost(rows, 2) * (
+        output_element_count(node) // rows if rows else 0
+    )
 
 
 @operator(
@@ -726,13 +734,13 @@ def cholesky_solve(node: Node) -> Cost:
     page=f"{TORCH_PAGES}nn.functional.pdist.html",
     backward="the sum over the pairs of each row is not derived",
 )
-def pdist(node: Node) -> Cost:
+def pdist_cost(node: Node) -> Cost:
     """Return the cost of aten._pdist_forward: the p-norm of the difference of each pair of rows of
     one matrix, each pair once.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pdist.html
     """
-    return cdist(node)
+    return cdist_cost(node)
 
 
 @operator(
@@ -759,7 +767,7 @@ def observer_rounding_cost(node: Node) -> Cost:
     page=f"{TORCH_PAGES}fake_quantize_per_channel_affine.html",
     backward=elementwise_backward(Cost(muls=1), ZERO),
 )
-def rounding(node: Node) -> Cost:
+def channel_rounding_cost(node: Node) -> Cost:
     """Return the cost of rounding each element by the scale of its channel: as QuantizeLinear,
     then DequantizeLinear.
 
@@ -783,7 +791,7 @@ def learnable_rounding_cost(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
     """
-    return rounding(node)
+    return channel_rounding_cost(node)
 
 
 # Of either: dY x / Y.
@@ -793,7 +801,7 @@ def learnable_rounding_cost(node: Node) -> Cost:
     page=f"{TORCH_PAGES}hypot.html",
     backward=elementwise_backward(Cost(muls=1, divs=1)),
 )
-def hypot(node: Node) -> Cost:
+def hypot_cost(node: Node) -> Cost:
     """Return the cost of sqrt(x^2 + y^2): 2 muls, an add and a square root per element.
 
     https://docs.pytorch.org/docs/stable/generated/torch.hypot.html
@@ -807,7 +815,7 @@ def hypot(node: Node) -> Cost:
     page=f"{TORCH_PAGES}signbit.html",
     backward=no_gradient,
 )
-def signbit(node: Node) -> Cost:
+def signbit_cost(node: Node) -> Cost:
     """Return the cost of testing the sign bit: a compare per element.
 
     https://docs.pytorch.org/docs/stable/generated/torch.signbit.html
@@ -851,7 +859,7 @@ operator(
 # one is made of a length of one more, whose last element is left out.
 
 
-def _window_length(node: Node) -> int:
+def _window_function_length(node: Node) -> int:
     """Return the number of elements that a window function computes: one more than it returns if
     it is periodic.
     """
@@ -868,13 +876,13 @@ for form in ("default", "periodic"):
         page=f"{TORCH_PAGES}bartlett_window.html",
         backward=no_gradient,
     )
-    def bartlett(node: Node) -> Cost:
+    def bartlett_window_cost(node: Node) -> Cost:
         """Return the cost of a Bartlett window of L elements: 2k/(L-1) up to the middle and 2 -
         2k/(L-1) behind it.
 
         https://docs.pytorch.org/docs/stable/generated/torch.bartlett_window.html
         """
-        length = _window_length(node)
+        length = _window_function_length(node)
         behind = length - ((length - 1) // 2 + 1) if length else 0
         return Cost(muls=length + behind, adds=behind)
 
@@ -887,13 +895,13 @@ for form in ("default", "periodic", "beta"):
         page=f"{TORCH_PAGES}kaiser_window.html",
         backward=no_gradient,
     )
-    def kaiser(node: Node) -> Cost:
+    def kaiser_window_cost(node: Node) -> Cost:
         """Return the cost of a Kaiser window of L elements: i0(beta sqrt(1 - x^2)) / i0(beta) with
         x = 2k/(L-1) - 1.
 
         https://docs.pytorch.org/docs/stable/generated/torch.kaiser_window.html
         """
-        length = _window_length(node)
+        length = _window_function_length(node)
         element = Cost(muls=4, adds=2, compares=1, specials=2)
         return element * length + Cost(specials=1, divs=1) * (length > 0)
 
@@ -907,7 +915,7 @@ for form in ("default", "periodic", "beta"):
     page=f"{TORCH_PAGES}nn.functional.conv2d.html",
     backward=_TWICE,
 )
-def convolution_backward(node: Node) -> Cost:
+def convolution_backward_cost(node: Node) -> Cost:
     """Return the cost of the gradients of a convolution that `output_mask` requests: of the input,
     the weight and the bias.
 
@@ -920,13 +928,15 @@ def convolution_backward(node: Node) -> Cost:
     if not isinstance(asked, tuple) or len(asked) != 3:
         raise ValueError(f"{node.op} does not declare which gradients it computes")
     gradient = input_element_count(node, 0)
-    positions = input_element_count(node, 1) if integer(node, "transposed", 0) else gradient
+    positions = (
+        input_element_count(node, 1) if integer_attribute(node, "transposed", 0) else gradient
+    )
     channels = spec_shape(input_spec(node, 0), at_least=2)[1]
     return Cost(
         macs=positions
         * prod(spec_shape(input_spec(node, 2), at_least=3)[1:])
         * sum(map(bool, asked[:2])),
-        adds=reduction_operations(gradient, channels) if asked[2] else 0,
+        adds=reduction_operation_count(gradient, channels) if asked[2] else 0,
     )
 
 
@@ -937,7 +947,7 @@ def convolution_backward(node: Node) -> Cost:
     page=f"{TORCH_PAGES}nn.functional.scaled_dot_product_attention.html",
     backward=_TWICE,
 )
-def attention_backward(node: Node) -> Cost:
+def attention_backward_cost(node: Node) -> Cost:
     """Return the cost of the gradients of a fused attention, which computes its scores again from
     queries and keys.
 
@@ -959,7 +969,7 @@ def attention_backward(node: Node) -> Cost:
     page=f"{TORCH_PAGES}nn.SiLU.html",
     backward=_TWICE,
 )
-def silu_backward(node: Node) -> Cost:
+def silu_backward_cost(node: Node) -> Cost:
     """Return the cost of dY s (1 + X (1 - s)), with s the sigmoid of X: a sigmoid, 3 muls and 2
     adds per element.
 

@@ -10,22 +10,22 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
-    reduction_operations,
+    integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.gradient import Gradient, Wanted
-from crossflops.operators.normalization import softmax_back, softmax_cost
+from crossflops.operators.gradient import Gradient, OperandPositions
+from crossflops.operators.normalization import softmax_cost, softmax_gradient_cost
 from crossflops.operators.operands import (
     can_broadcast_to,
     constraint_by_rank,
-    dims_of,
-    operand_label,
-    operand_shape,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
     sizes_constraint,
 )
-from crossflops.operators.rule import PREVIEW, Operators, input_bound_exactness
+from crossflops.operators.rule import PREVIEW, OperandProblem, Operators, input_bound_exactness
 
 operator = Operators()
 
@@ -42,18 +42,18 @@ class Heads(NamedTuple):
     value_depth: int
 
     @property
-    def scores(self) -> int:
+    def score_count(self) -> int:
         """The number of attention scores: batch * query heads * queries * keys."""
         return self.batch * self.heads * self.queries * self.total
 
 
-def attention_dimensions(node: Node) -> Heads:
+def attention_dimensions_of_node(node: Node) -> Heads:
     """Return the dimensions of an attention, from inputs [B, H, S, D], or [B, S, H*D] and the
     attributes with head counts.
 
     Past keys are input 4, [B, Hkv, Sp, D].
     """
-    query, key, value = (_head_dimensions(node, i) for i in (0, 1, 2))
+    query, key, value = (_head_dimensions_of_input(node, i) for i in (0, 1, 2))
     past = spec_shape(input_spec(node, 4), rank=4)[2] if has_input(node, 4) else 0
     return Heads(
         batch=query[0],
@@ -66,7 +66,7 @@ def attention_dimensions(node: Node) -> Heads:
     )
 
 
-def _head_dimensions(node: Node, index: int) -> tuple[int, ...]:
+def _head_dimensions_of_input(node: Node, index: int) -> tuple[int, ...]:
     """Return (batch, heads, tokens, head size) of an input of attention: 0 query, 1 key,
     2 value.
     """
@@ -74,46 +74,49 @@ def _head_dimensions(node: Node, index: int) -> tuple[int, ...]:
     if len(dims) == 4:
         return dims
     batch, length, hidden = spec_shape(input_spec(node, index), rank=3)
-    heads = integer(node, "kv_num_heads" if index else "q_num_heads")
+    heads = integer_attribute(node, "kv_num_heads" if index else "q_num_heads")
     if heads <= 0 or hidden % heads:
         raise ValueError(f"{hidden} does not divide into {heads} heads")
     return batch, heads, length, hidden // heads
 
 
-def _key_sharing_constraint(node: Node) -> str:
+def _key_sharing_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the heads, or "" if nothing is: the query heads must be a multiple
     of the key heads.
     """
-    query, key = operand_shape(node, 0), operand_shape(node, 1)
+    query, key = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if len(query) == 4 == len(key):
         heads, kv_heads = query[1], key[1]
     else:
-        heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+        heads, kv_heads = (
+            integer_attribute(node, "q_num_heads"),
+            integer_attribute(node, "kv_num_heads"),
+        )
     if not kv_heads or heads % kv_heads == 0:
         return ""
     return (
-        f"the {heads} heads of {operand_label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
+        f"the {heads} heads of {input_label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
     )
 
 
-def _attention_mask_constraint(node: Node) -> str:
+def _attention_mask_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with attn_mask, or "" if nothing is: it must broadcast to the scores,
     but may have fewer keys.
     """
-    mask = operand_shape(node, 3)
-    if any(dims_of(node, index) is None for index in (0, 1, 2)):
+    mask = input_shape_or_raise(node, 3)
+    if any(input_shape(node, index) is None for index in (0, 1, 2)):
         return ""
-    h = attention_dimensions(node)
+    h = attention_dimensions_of_node(node)
     scores = (h.batch, h.heads, h.queries)
     if not mask:
-        return f"{operand_label(node, 3, 'attn_mask')} has rank 0, but needs 1, 2, 3 or 4"
+        return f"{input_label(node, 3, 'attn_mask')} has rank 0, but needs 1, 2, 3 or 4"
     if mask[-1] > h.total or not can_broadcast_to(mask[:-1], scores):
         shown = "x".join(map(str, (*scores, h.total)))
-        return f"{operand_label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
+        return f"{input_label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
     return ""
 
 
-def _attention_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _attention_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of attention, for each requested operand, with the scores
     that are computed again.
 
@@ -124,8 +127,8 @@ def _attention_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradie
     PyTorch has no such kernel where values have another depth than keys, or where the mask
     requires a gradient: then scores are stored (aten/native/transformers/sdp_utils_cpp.h).
     """
-    h = attention_dimensions(node)
-    scores = h.scores
+    h = attention_dimensions_of_node(node)
+    scores = h.score_count
     work = {}
     if 0 in requested:
         work[0] = Cost(macs=scores * h.depth, muls=input_element_count(node, 0))
@@ -137,12 +140,12 @@ def _attention_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradie
                 macs=products, muls=input_element_count(node, index) if scaled else 0
             )
     if 3 in requested:
-        work[3] = Cost(adds=reduction_operations(scores, input_element_count(node, 3)))
+        work[3] = Cost(adds=reduction_operation_count(scores, input_element_count(node, 3)))
     inner = ZERO
     if not requested.isdisjoint((0, 1, 3, 4)):
         cap = scores if float_attribute(node, "softcap", 0.0) != 0 else 0
         inner = Cost(macs=scores * h.value_depth, muls=2 * cap, adds=cap)
-        inner += softmax_back(scores, h.batch * h.heads * h.queries)
+        inner += softmax_gradient_cost(scores, h.batch * h.heads * h.queries)
     if h.depth != h.value_depth or 3 in requested:
         return Gradient(work, inner=inner)
     again = Cost(macs=scores * h.depth, muls=scores, adds=scores, specials=scores)
@@ -187,8 +190,8 @@ def onnx_attention_cost(node: Node) -> Cost:
     nonpad_kv_seqlen: S adds, once. softcap: S (div, tanh, mul). softmax over St.
     https://onnx.ai/onnx/operators/onnx__Attention.html
     """
-    h = attention_dimensions(node)
-    scores = h.scores
+    h = attention_dimensions_of_node(node)
+    scores = h.score_count
     scale = input_element_count(node, 0) + h.batch * h.kv_heads * h.total * h.depth
     cap = scores if float_attribute(node, "softcap", 0.0) != 0 else 0
     return (
@@ -201,11 +204,11 @@ def onnx_attention_cost(node: Node) -> Cost:
 
 def _has_score_mask(node: Node) -> bool:
     """Return whether an attention masks its scores: by an input, a causal flag or a window."""
-    windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
+    windows = (integer_attribute(node, f"{side}_window_size", -1) for side in ("left", "right"))
     return (
         has_input(node, 3)
         or has_input(node, 6)
-        or integer(node, "is_causal", 0) != 0
+        or integer_attribute(node, "is_causal", 0) != 0
         or any(window >= 0 for window in windows)
     )
 
@@ -218,7 +221,7 @@ def _has_score_mask(node: Node) -> bool:
     requires=(sizes_constraint("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _key_sharing_constraint),
     backward="the functions that change its scores have no backward formula yet",
 )
-def flex_attention(node: Node) -> Cost:
+def flex_attention_cost(node: Node) -> Cost:
     """Return the cost of FlexAttention, prob_mod(softmax(score_mod(Q * K^T * scale))) * V: D + Dv
     MACs, and more, per score.
 
@@ -227,40 +230,40 @@ def flex_attention(node: Node) -> Cost:
     bodies is counted there, once.
     https://onnx.ai/onnx/operators/onnx_aionnxpreview_FlexAttention.html
     """
-    h = attention_dimensions(node)
-    work = Cost(macs=h.scores * (h.depth + h.value_depth), muls=h.scores)
-    return work + softmax_cost(h.scores, h.batch * h.heads * h.queries)
+    h = attention_dimensions_of_node(node)
+    work = Cost(macs=h.score_count * (h.depth + h.value_depth), muls=h.score_count)
+    return work + softmax_cost(h.score_count, h.batch * h.heads * h.queries)
 
 
-def _rotary_cache_constraint(node: Node) -> str:
+def _rotary_cache_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the caches of cosines and sines, or "" if they fit the positions.
 
     Checks cos_cache and sin_cache: [M, R / 2] with position_ids [B, S], otherwise [B, S, R / 2].
     """
-    dims, cosines, sines = (dims_of(node, index) for index in (0, 1, 2))
+    dims, cosines, sines = (input_shape(node, index) for index in (0, 1, 2))
     if dims is None or cosines is None:
         return ""
     if len(dims) not in (3, 4):
-        return f"{operand_label(node, 0)} has rank {len(dims)}, but needs 3 or 4"
+        return f"{input_label(node, 0)} has rank {len(dims)}, but needs 3 or 4"
     if sines is not None and sines != cosines:
-        return f"{operand_label(node, 2)} does not have the shape of {operand_label(node, 1)}"
-    heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
+        return f"{input_label(node, 2)} does not have the shape of {input_label(node, 1)}"
+    heads = integer_attribute(node, "num_heads", 0) if len(dims) == 3 else 1
     if heads <= 0 or dims[-1] % heads:
-        return f"{operand_label(node, 0)} has {dims[-1]} at axis 2, but num_heads is {heads}"
+        return f"{input_label(node, 0)} has {dims[-1]} at axis 2, but num_heads is {heads}"
     tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
-    rotated = integer(node, "rotary_embedding_dim", 0) or depth
+    rotated = integer_attribute(node, "rotary_embedding_dim", 0) or depth
     if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
-        has = f"{operand_label(node, 1)} has {cosines[-1]} at its last axis"
+        has = f"{input_label(node, 1)} has {cosines[-1]} at its last axis"
         return f"{has}, but {rotated // 2} is needed for heads of {depth}"
-    indices, form = dims_of(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
+    indices, form = input_shape(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
     if len(cosines) != form[0] or (form[1] and cosines[:2] != tokens):
-        return f"{operand_label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
+        return f"{input_label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
     if indices is None or indices == tokens:
         return ""
-    return f"{operand_label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
+    return f"{input_label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
 
 
-def _rotary_backward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _rotary_backward(_node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of a rotary embedding: the rotation back costs as much as
     the rotation.
 
@@ -278,7 +281,7 @@ def _rotary_backward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
     requires=_rotary_cache_constraint,
     backward=_rotary_backward,
 )
-def rotary_embedding(node: Node) -> Cost:
+def onnx_rotary_embedding_cost(node: Node) -> Cost:
     """Return the cost of RotaryEmbedding: 4 muls and 2 adds for each pair of elements that it
     rotates.
 
@@ -287,39 +290,41 @@ def rotary_embedding(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__RotaryEmbedding.html
     """
     dims = spec_shape(input_spec(node, 0), at_least=3)
-    rotated = integer(node, "rotary_embedding_dim", 0)
+    rotated = integer_attribute(node, "rotary_embedding_dim", 0)
     pairs = prod(dims) // 2
     if rotated:
-        heads = dims[1] if len(dims) == 4 else integer(node, "num_heads")
+        heads = dims[1] if len(dims) == 4 else integer_attribute(node, "num_heads")
         pairs = dims[0] * heads * dims[-2] * (rotated // 2)
     return Cost(muls=4, adds=2) * pairs
 
 
-def _decay_constraint(node: Node) -> str:
+def _decay_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the decay, or "" if nothing is: per token one number for each key
     head, or for each key element.
     """
     key, decay, heads = (
-        operand_shape(node, 1),
-        operand_shape(node, 4),
-        integer(node, "kv_num_heads"),
+        input_shape_or_raise(node, 1),
+        input_shape_or_raise(node, 4),
+        integer_attribute(node, "kv_num_heads"),
     )
     if decay in ((*key[:2], heads), key):
         return ""
-    return f"{operand_label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
+    return f"{input_label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
 
 
-def _beta_constraint(node: Node) -> str:
+def _beta_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with beta, or "" if nothing is: per token one number for each key head,
     or one for all heads.
     """
-    beta, heads = operand_shape(node, 5), integer(node, "kv_num_heads")
+    beta, heads = input_shape_or_raise(node, 5), integer_attribute(node, "kv_num_heads")
     if beta[-1] in (1, heads):
         return ""
-    return f"{operand_label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
+    return f"{input_label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
 
 
-def _linear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _linear_attention_backward(
+    node: Node, requested: OperandPositions, _forward: Cost
+) -> Gradient:
     """Return the cost of the gradients of linear attention: each product of a token again for each
     operand with a gradient.
 
@@ -328,7 +333,10 @@ def _linear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     one. Elementwise: the state by its decay, and the decay by the state.
     """
     batch, length, hidden = spec_shape(input_spec(node, 0), rank=3)
-    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    heads, kv_heads = (
+        integer_attribute(node, "q_num_heads"),
+        integer_attribute(node, "kv_num_heads"),
+    )
     rule, tokens = string_attribute(node, "update_rule", "gated_delta"), batch * length
     wide = spec_shape(input_spec(node, 2), rank=3)[2]
     written = tokens * (hidden // heads) * wide
@@ -355,7 +363,7 @@ def _linear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         if 4 in requested:
             work[4] = Cost(
                 muls=written + input_element_count(node, 4),
-                adds=reduction_operations(written, input_element_count(node, 4)),
+                adds=reduction_operation_count(written, input_element_count(node, 4)),
             )
     return Gradient(work, inner=inner)
 
@@ -373,9 +381,9 @@ def _linear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
         _decay_constraint,
         _beta_constraint,
     ),
-    backward=_linear_backward,
+    backward=_linear_attention_backward,
 )
-def linear_attention(node: Node, shared_queries: bool = False) -> Cost:
+def onnx_linear_attention_cost(node: Node, shared_queries: bool = False) -> Cost:
     """Return the cost of LinearAttention, per token S += k v^T and o = scale * q^T S:
     B*T*dk*dv*(Hkv + Hq) MACs, and more by its rule.
 
@@ -386,10 +394,13 @@ def linear_attention(node: Node, shared_queries: bool = False) -> Cost:
     https://onnx.ai/onnx/operators/onnx__LinearAttention.html
     """
     batch, length, hidden = spec_shape(input_spec(node, 0), rank=3)
-    heads, kv_heads = integer(node, "q_num_heads"), integer(node, "kv_num_heads")
+    heads, kv_heads = (
+        integer_attribute(node, "q_num_heads"),
+        integer_attribute(node, "kv_num_heads"),
+    )
     if heads <= 0 or kv_heads <= 0:
         raise ValueError("LinearAttention needs positive head counts")
-    return recurrence(
+    return linear_attention_recurrence_cost(
         tokens=batch * length,
         readers=max(heads, kv_heads) if shared_queries else heads,
         kv_heads=kv_heads,
@@ -400,7 +411,7 @@ def linear_attention(node: Node, shared_queries: bool = False) -> Cost:
     )
 
 
-def recurrence(
+def linear_attention_recurrence_cost(
     *,
     tokens: int,
     readers: int,
@@ -413,7 +424,7 @@ def recurrence(
     """Return the cost of linear attention over `tokens` tokens, with `kv_heads` states of depth x
     value_depth and `readers` heads that read them.
 
-    `decay` is the number of gates of a gated rule. See `linear_attention`.
+    `decay` is the number of gates of a gated rule. See `onnx_linear_attention_cost`.
     """
     state = depth * value_depth
     cost = Cost(macs=state * (readers + kv_heads), muls=readers * value_depth) * tokens

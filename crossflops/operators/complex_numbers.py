@@ -10,54 +10,61 @@ from crossflops.operators.access import (
     float_attribute,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     spec_shape,
 )
-from crossflops.operators.aten import sum_backward
+from crossflops.operators.aten import addmm_backward
 from crossflops.operators.gradient import (
     Backward,
     Gradient,
-    Wanted,
+    OperandPositions,
+    backward_per_input_element,
     broadcast_sum_cost,
-    each_operand,
     first_operand_backward,
     linear_map_backward,
-    moves_back,
+    movement_backward,
     no_gradient,
-    per_input,
+    product_backward,
 )
 from crossflops.operators.movement import MOVED, movement_cost
-from crossflops.operators.operands import operand_label, operand_shape
-from crossflops.operators.rule import TORCH, TORCH_PAGES, Formula, Operators, estimate_exactness
+from crossflops.operators.operands import input_label, input_shape_or_raise
+from crossflops.operators.rule import (
+    TORCH,
+    TORCH_PAGES,
+    Formula,
+    OperandProblem,
+    Operators,
+    estimate_exactness,
+)
 
 operator = Operators(TORCH)
 
 
-def _inner_size_problem(node: Node, first: int) -> str:
+def _inner_size_problem(node: Node, first: int) -> OperandProblem:
     """Return why the inner sizes of two complex matrices differ (inputs `first` and the next one);
     "" if they are equal.
 
     They are read before the axis of the two parts.
     """
-    left, right = operand_shape(node, first), operand_shape(node, first + 1)
+    left, right = input_shape_or_raise(node, first), input_shape_or_raise(node, first + 1)
     across = right[-2] if len(right) == 2 else right[-3]
     if left[-2] == across:
         return ""
     return (
-        f"{operand_label(node, first)} has rows of "
-        f"{left[-2]}, {operand_label(node, first + 1)} {across}"
+        f"{input_label(node, first)} has rows of "
+        f"{left[-2]}, {input_label(node, first + 1)} {across}"
     )
 
 
-def _complex_inner_constraint(node: Node) -> str:
+def _complex_inner_constraint(node: Node) -> OperandProblem:
     """Return why the inner sizes of the two factors of a complex product differ; "" if they are
     equal.
     """
     return _inner_size_problem(node, 0)
 
 
-def _inner_of_sum(node: Node) -> str:
+def _addmm_inner_size_constraint(node: Node) -> OperandProblem:
     """Return why the inner sizes of the factors of beta * C + alpha * A B differ, inputs C, A, B;
     "" if they are equal.
     """
@@ -106,7 +113,9 @@ _MOVES = {
     "zeros_like": ("aten.zeros_like.default",),
 }
 for page, names in _MOVES.items():
-    operator(names, MOVED, page=f"{TORCH_PAGES}{page}.html", backward=moves_back)(movement_cost)
+    operator(names, MOVED, page=f"{TORCH_PAGES}{page}.html", backward=movement_backward)(
+        movement_cost
+    )
 
 # Those that give a list of views: each part is read where it is taken from the list.
 for page, names in {
@@ -118,7 +127,7 @@ for page, names in {
         MOVED,
         page=f"{TORCH_PAGES}{page}.html",
         traffic="view",
-        backward=moves_back,
+        backward=movement_backward,
     )(movement_cost)
 
 
@@ -126,9 +135,9 @@ for page, names in {
     "aten.index_put.default",
     "0: data movement; accumulate: n(values) adds",
     page=f"{TORCH_PAGES}Tensor.index_put.html",
-    backward=moves_back,
+    backward=movement_backward,
 )
-def index_put(node: Node) -> Cost:
+def complex_index_put_cost(node: Node) -> Cost:
     """Return the cost of aten.index_put on complex numbers: 0; if it accumulates, an add for each
     part of each value.
 
@@ -136,7 +145,9 @@ def index_put(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_put.html
     """
     added = (
-        input_element_count(node, len(node.inputs) - 1) if integer(node, "accumulate", 0) else 0
+        input_element_count(node, len(node.inputs) - 1)
+        if integer_attribute(node, "accumulate", 0)
+        else 0
     )
     return Cost(adds=added)
 
@@ -206,12 +217,12 @@ _FUNCTIONS: dict[str, tuple[Cost, str, Cost | str]] = {
 }
 
 
-def _each_number(*work: Cost) -> Backward:
+def _backward_per_complex_number(*work: Cost) -> Backward:
     """Return a backward function with this cost per complex number of the result: one cost for
     each operand, the last for all further ones.
     """
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradients: `work` per complex number of the result, plus sums
         over broadcast axes.
         """
@@ -251,7 +262,7 @@ for name, (cost, words, back) in _FUNCTIONS.items():
         f"per z: {words}",
         page=f"{TORCH_PAGES}{name}.html",
         doubt=estimate_exactness,
-        backward=back if isinstance(back, str) else _each_number(back),
+        backward=back if isinstance(back, str) else _backward_per_complex_number(back),
     )(_complex_number_formula(cost))
 
 operator(
@@ -297,7 +308,7 @@ def complex_norm_cost(node: Node) -> Cost:
     return Cost(muls=parts, adds=parts - results, specials=results)
 
 
-def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _complex_pow_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of a complex power, for each requested operand.
 
     z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z w^(z-1), and dY Y log w.
@@ -307,11 +318,11 @@ def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     if "exponent" in node.attrs:
         squared = float_attribute(node, "exponent", 0.0) == 2
         below = Cost() if squared else _LOG + _SCALED + _EXP
-        return _each_number(below + _SCALED + _PRODUCT)(node, requested, forward)
+        return _backward_per_complex_number(below + _SCALED + _PRODUCT)(node, requested, forward)
     if float_attribute(node, "self_", 0.0) > 0:
-        return _each_number(_PRODUCT + _SCALED)(node, requested, forward)
+        return _backward_per_complex_number(_PRODUCT + _SCALED)(node, requested, forward)
     base = _ONE + _LOG + _PRODUCT + _EXP + _PRODUCT * 2
-    return _each_number(base, _LOG + _PRODUCT * 2)(node, requested, forward)
+    return _backward_per_complex_number(base, _LOG + _PRODUCT * 2)(node, requested, forward)
 
 
 @operator(
@@ -319,7 +330,7 @@ def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     "per z: z^2: 4 muls, 2 adds; z^p: log, exp, 2 muls; c^z: exp, 2 muls; w^z: log, product, exp",
     page=f"{TORCH_PAGES}pow.html",
     doubt=estimate_exactness,
-    backward=_power_backward,
+    backward=_complex_pow_backward,
 )
 def complex_power_cost(node: Node) -> Cost:
     """Return the estimated cost of aten.pow on complex numbers: z^2 as a product, z^p as exp(p log
@@ -343,9 +354,9 @@ def complex_power_cost(node: Node) -> Cost:
     "aten.cumprod.default.complex",
     "per z: 4 muls, 2 adds",
     page=f"{TORCH_PAGES}cumprod.html",
-    backward=_each_number(_PRODUCT + _SUM + _QUOTIENT),
+    backward=_backward_per_complex_number(_PRODUCT + _SUM + _QUOTIENT),
 )
-def running_product(node: Node) -> Cost:
+def complex_cumprod_cost(node: Node) -> Cost:
     """Return the cost of aten.cumprod on complex numbers: a product, 4 muls and 2 adds, for each
     number.
 
@@ -358,9 +369,9 @@ def running_product(node: Node) -> Cost:
     "aten.cumsum.default",
     "n(Y) adds",
     page=f"{TORCH_PAGES}cumsum.html",
-    backward=per_input(Cost(adds=1)),
+    backward=backward_per_input_element(Cost(adds=1)),
 )
-def running_sum(node: Node) -> Cost:
+def complex_cumsum_cost(node: Node) -> Cost:
     """Return the cost of aten.cumsum on complex numbers: an add for each part of each number.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cumsum.html
@@ -368,7 +379,7 @@ def running_sum(node: Node) -> Cost:
     return Cost(adds=output_element_count(node))
 
 
-def _whole_back(node: Node) -> Cost:
+def _complex_prod_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a product of all complex numbers: dY Y for each result,
     divided by z for each number.
     """
@@ -381,9 +392,9 @@ def _whole_back(node: Node) -> Cost:
     ("aten.prod.default", "aten.prod.dim_int"),
     "n-m products: 4 muls, 2 adds each",
     page=f"{TORCH_PAGES}prod.html",
-    backward=first_operand_backward(_whole_back),
+    backward=first_operand_backward(_complex_prod_gradient_cost),
 )
-def whole_product(node: Node) -> Cost:
+def complex_prod_cost(node: Node) -> Cost:
     """Return the cost of aten.prod of n complex numbers to m results: n - m products of 4 muls and
     2 adds.
 
@@ -392,7 +403,7 @@ def whole_product(node: Node) -> Cost:
     return _PRODUCT * ((input_element_count(node) - output_element_count(node)) // 2)
 
 
-def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _complex_addcmul_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of complex addcmul or addcdiv, for each requested operand.
 
     self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a value other than 1: 2 muls.
@@ -401,7 +412,9 @@ def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     above, below = _PRODUCT, _PRODUCT
     if node.op.type.startswith("aten.addcdiv"):
         above, below = _QUOTIENT, _PRODUCT * 2 + _QUOTIENT + _SUM
-    return _each_number(Cost(), above + scaled, below + scaled)(node, requested, forward)
+    return _backward_per_complex_number(Cost(), above + scaled, below + scaled)(
+        node, requested, forward
+    )
 
 
 @operator(
@@ -409,7 +422,7 @@ def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     "per z: product (4 muls, 2 adds) or quotient (6 muls, 3 adds, 2 divs), and a sum: 2 adds; "
     "a value other than 1: 2 muls",
     page=f"{TORCH_PAGES}addcmul.html",
-    backward=_addcmul_backward,
+    backward=_complex_addcmul_backward,
 )
 def complex_addcmul_cost(node: Node) -> Cost:
     """Return the cost of self + value * a * b (aten.addcmul) or self + value * a / b (addcdiv) on
@@ -423,7 +436,9 @@ def complex_addcmul_cost(node: Node) -> Cost:
     return element * (output_element_count(node) // 2)
 
 
-def _index_add_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _complex_index_add_backward(
+    node: Node, requested: OperandPositions, forward: Cost
+) -> Gradient:
     """Return the cost of the gradients of adding complex rows at indices, for each requested
     operand.
 
@@ -438,7 +453,7 @@ def _index_add_backward(node: Node, requested: Wanted, forward: Cost) -> Gradien
     ("aten.index_add.default", "aten.scatter_add.default"),
     "n(source) adds; alpha other than 1: n(source) muls",
     page=f"{TORCH_PAGES}Tensor.index_add.html",
-    backward=_index_add_backward,
+    backward=_complex_index_add_backward,
 )
 def complex_index_add_cost(node: Node) -> Cost:
     """Return the cost of aten.index_add or scatter_add on complex numbers: an add for each part of
@@ -455,7 +470,7 @@ def complex_index_add_cost(node: Node) -> Cost:
     "complex: 2*n(Y)*K MACs, n(Y) = 2 parts of each result",
     page=f"{TORCH_PAGES}mm.html",
     requires=_complex_inner_constraint,
-    backward=each_operand(0, 1),
+    backward=product_backward(0, 1),
 )
 def complex_product_cost(node: Node) -> Cost:
     """Return the cost of aten.mm, bmm, mv or dot on complex numbers: 4 MACs for each product of
@@ -473,10 +488,10 @@ def complex_product_cost(node: Node) -> Cost:
     ("aten.addmm.default", "aten.baddbmm.default"),
     "complex: 2*n(Y)*K MACs; beta: n(Y) adds; beta or alpha other than 0 and 1: n(Y) muls each",
     page=f"{TORCH_PAGES}addmm.html",
-    requires=_inner_of_sum,
-    backward=sum_backward,
+    requires=_addmm_inner_size_constraint,
+    backward=addmm_backward,
 )
-def product_and_sum(node: Node) -> Cost:
+def complex_addmm_cost(node: Node) -> Cost:
     """Return the cost of beta * C + alpha * A B on complex numbers with real factors (aten.addmm,
     baddbmm).
 

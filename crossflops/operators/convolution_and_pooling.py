@@ -12,38 +12,44 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
-    kernel_positions,
+    integer_attribute,
+    kernel_window_size,
     output_element_count,
     output_spec,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
 from crossflops.operators.gradient import (
     QUANTIZED,
     Gradient,
-    Wanted,
+    OperandPositions,
     broadcast_sum_cost,
-    each_operand,
     first_operand_backward,
     no_gradient,
-    scatters_back,
+    product_backward,
+    scatter_add_backward,
 )
 from crossflops.operators.operands import (
     Shape,
     cache_constraint,
-    dims_of,
-    ints,
-    operand_label,
-    operand_shape,
-    operand_shapes,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
+    integer_list_or_none,
     rank_constraint,
+    shapes_of_inputs,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import SWISH_BACK
-from crossflops.operators.quantization import requantize
-from crossflops.operators.rule import Constraint, Operators, estimate_exactness, products_of
+from crossflops.operators.quantization import requantization_cost
+from crossflops.operators.rule import (
+    Constraint,
+    OperandProblem,
+    Operators,
+    constant_macs_unless_varying,
+    estimate_exactness,
+)
 
 operator = Operators()
 
@@ -63,31 +69,31 @@ class _Sizes(NamedTuple):
 
 
 def window_constraint(
-    data: int = 0, weight: int | None = None, least: int = 1, channels: Layout = "first"
+    data: int = 0, weight: int | None = None, min_windows: int = 1, channels: Layout = "first"
 ) -> Constraint:
-    """Return a constraint which requires that a window fits `least` times or more into the data
-    along each spatial axis.
+    """Return a constraint which requires that a window fits `min_windows` times or more into
+    the data along each spatial axis.
 
     The window's extents are those of the weight [M, C/group, k...], or `kernel_shape`. With
-    `least` 0 a window may be larger than its padded data, and the result empty.
+    `min_windows` 0 a window may be larger than its padded data, and the result empty.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the window does not fit into the data; "" if nothing is wrong."""
-        shape = operand_shape(node, data)
+        shape = input_shape_or_raise(node, data)
         if len(shape) < 3:
-            return f"{operand_label(node, data)} has rank {len(shape)}, but needs at least 3"
-        if least == 0 and (wrong := empty_members(node, data)):
+            return f"{input_label(node, data)} has rank {len(shape)}, but needs at least 3"
+        if min_windows == 0 and (wrong := non_empty_pooling_constraint(node, data)):
             return wrong
         extents = shape[2:] if channels == "first" else shape[1:-1]
-        if wrong := _wrong_lengths(node, data, weight, len(extents)):
+        if wrong := _spatial_attribute_problem(node, data, weight, len(extents)):
             return wrong
         kernel = _kernel_extents(node, weight)
         if kernel is None:
             return ""
         sizes = _window_geometry(node, extents, kernel)
         results = _window_positions(sizes)
-        index = next((at for at, result in enumerate(results) if result < least), None)
+        index = next((at for at, result in enumerate(results) if result < min_windows), None)
         if index is None:
             return ""
         return _window_size_problem(node, data, sizes, index, 2 if channels == "first" else 1)
@@ -99,7 +105,7 @@ def _window_cache_key(node: Node) -> Hashable:
     """Return a key made of all shapes and attributes of a node that decide whether its window
     fits.
     """
-    return operand_shapes(node), tuple(node.attrs.items())
+    return shapes_of_inputs(node), tuple(node.attrs.items())
 
 
 def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
@@ -107,19 +113,21 @@ def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
     None if unknown.
     """
     if weight is None:
-        return ints(node, "kernel_shape")
-    shape = dims_of(node, weight)
+        return integer_list_or_none(node, "kernel_shape")
+    shape = input_shape(node, weight)
     return None if shape is None else shape[2:]
 
 
-def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, before: int) -> str:
+def _window_size_problem(
+    node: Node, data: int, sizes: _Sizes, index: int, before: int
+) -> OperandProblem:
     """Return the message that the window is longer than the padded data along the spatial axis
     `index`.
     """
     count = len(sizes.extents)
     padding = sizes.pads[index] + sizes.pads[index + count]
     reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
-    has = f"{operand_label(node, data)} has {sizes.extents[index]} at axis {index + before}"
+    has = f"{input_label(node, data)} has {sizes.extents[index]} at axis {index + before}"
     padded = f" and {padding} of padding" if padding else ""
     return f"{has}{padded}, but the window takes {reach}"
 
@@ -129,45 +137,47 @@ def _has_auto_pad(node: Node) -> bool:
     return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
 
-def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> str:
+def _spatial_attribute_problem(
+    node: Node, data: int, weight: int | None, spatial_axes: int
+) -> OperandProblem:
     """Return why the weight or an attribute of the window does not have one number per spatial
     axis; "" if nothing is wrong.
     """
-    shape = None if weight is None else dims_of(node, weight)
-    if weight is not None and shape is not None and len(shape) != digits + 2:
-        has = f"{operand_label(node, weight)} has rank {len(shape)}"
-        return f"{has}, but {digits + 2} is needed for {operand_label(node, data)}"
+    shape = None if weight is None else input_shape(node, weight)
+    if weight is not None and shape is not None and len(shape) != spatial_axes + 2:
+        has = f"{input_label(node, weight)} has rank {len(shape)}"
+        return f"{has}, but {spatial_axes + 2} is needed for {input_label(node, data)}"
     for name, needed in (
-        ("kernel_shape", digits), ("strides", digits), ("dilations", digits), ("pads", 2 * digits),
-        ("output_padding", digits),
+        ("kernel_shape", spatial_axes), ("strides", spatial_axes), ("dilations", spatial_axes),
+        ("pads", 2 * spatial_axes), ("output_padding", spatial_axes),
     ):  # fmt: skip
         value = node.attrs.get(name)
         if isinstance(value, tuple) and len(value) != needed:
             has = f"attribute {name!r} has {len(value)} sizes"
-            return f"{has}, but {needed} are needed for {operand_label(node, data)}"
+            return f"{has}, but {needed} are needed for {input_label(node, data)}"
         least = 0 if name in ("pads", "output_padding") else 1
         if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
             return f"attribute {name!r} has {min(value)}, but at least {least} is needed"
     if weight is not None and "pads" in node.attrs and _has_auto_pad(node):
         return "attributes 'pads' and 'auto_pad' exclude each other"
-    kernel = ints(node, "kernel_shape")
+    kernel = integer_list_or_none(node, "kernel_shape")
     if weight is not None and shape is not None and kernel is not None and kernel != shape[2:]:
         shown = "x".join(map(str, kernel))
-        return f"{operand_label(node, weight)} does not end in the kernel_shape {shown}"
+        return f"{input_label(node, weight)} does not end in the kernel_shape {shown}"
     return ""
 
 
 def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
     """Return the sizes of data and window of a node, with its strides, dilations and pads."""
     ones = (1,) * len(extents)
-    pads = None if _has_auto_pad(node) else ints(node, "pads")
+    pads = None if _has_auto_pad(node) else integer_list_or_none(node, "pads")
     return _Sizes(
         extents=extents,
         kernel=kernel,
-        strides=ints(node, "strides") or ones,
-        dilations=ints(node, "dilations") or ones,
+        strides=integer_list_or_none(node, "strides") or ones,
+        dilations=integer_list_or_none(node, "dilations") or ones,
         pads=pads or (0,) * (2 * len(extents)),
-        ceiling=integer(node, "ceil_mode", 0) != 0,
+        ceiling=integer_attribute(node, "ceil_mode", 0) != 0,
         same=string_attribute(node, "auto_pad", "NOTSET").startswith("SAME"),
     )
 
@@ -191,7 +201,7 @@ def _window_positions(sizes: _Sizes) -> Shape:
 
 def conv_output_extents(node: Node, data: int, weight: int) -> Shape | None:
     """Return the spatial sizes of a convolution's result; None if they are unknown."""
-    shape, kernel = dims_of(node, data), dims_of(node, weight)
+    shape, kernel = input_shape(node, data), input_shape(node, weight)
     if shape is None or kernel is None:
         return None
     return _window_positions(_window_geometry(node, shape[2:], kernel[2:]))
@@ -206,19 +216,19 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     attributes, the result is unknown.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why data and weight do not fit a transposed convolution; "" if nothing
         is wrong.
         """
-        shape, kernel = operand_shape(node, data), operand_shape(node, weight)
+        shape, kernel = input_shape_or_raise(node, data), input_shape_or_raise(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
-                return f"{operand_label(node, index)} has rank {len(dims)}, but needs at least 3"
-        if wrong := _wrong_lengths(node, data, weight, len(shape) - 2):
+                return f"{input_label(node, index)} has rank {len(dims)}, but needs at least 3"
+        if wrong := _spatial_attribute_problem(node, data, weight, len(shape) - 2):
             return wrong
         if 0 in kernel[2:]:
             return (
-                f"{operand_label(node, weight)} is empty, but at least 1 is needed along each axis"
+                f"{input_label(node, weight)} is empty, but at least 1 is needed along each axis"
             )
         return (
             _conv_transpose_problem(node, data, _window_geometry(node, shape[2:], kernel[2:]))
@@ -229,13 +239,13 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     return constraint
 
 
-def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
+def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> OperandProblem:
     """Return why the result of a transposed convolution would be empty along an axis; "" if
     nothing is wrong.
     """
     count = len(sizes.extents)
-    more = ints(node, "output_padding") or (0,) * count
-    extents = ints(node, "output_shape")
+    more = integer_list_or_none(node, "output_padding") or (0,) * count
+    extents = integer_list_or_none(node, "output_shape")
     for index, extent in enumerate(sizes.extents):
         stride = max(sizes.strides[index], 1)
         reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
@@ -245,7 +255,7 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
         if extents is not None and len(extents) >= count:
             result = extents[len(extents) - count + index]
             padding = max(full - result, 0)
-        has = f"{operand_label(node, data)} has {extent} at axis {index + 2}"
+        has = f"{input_label(node, data)} has {extent} at axis {index + 2}"
         if result <= 0:
             return f"{has}, but of the {full} results {padding} are padding"
         if extents is None and stride <= more[index] < sizes.dilations[index]:
@@ -256,24 +266,24 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
     return ""
 
 
-def empty_members(node: Node, data: int = 0) -> str:
+def non_empty_pooling_constraint(node: Node, data: int = 0) -> OperandProblem:
     """Return why the data of a pooling are empty along another axis than the batch; "" if nothing
     is wrong.
     """
-    shape = dims_of(node, data) or ()
+    shape = input_shape(node, data) or ()
     if 0 not in shape[1:] or shape[0] == 0:
         return ""
     return (
-        f"{operand_label(node, data)} has 0 at axis {shape.index(0)}, and only axis 0 may be empty"
+        f"{input_label(node, data)} has 0 at axis {shape.index(0)}, and only axis 0 may be empty"
     )
 
 
-def pads_within(node: Node) -> str:
+def pooling_pads_constraint(node: Node) -> OperandProblem:
     """Return why a pad of a pooling is not smaller than its window; "" if nothing is wrong.
 
     A larger one would make a window that covers pads alone.
     """
-    kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
+    kernel, pads = integer_list_or_none(node, "kernel_shape"), integer_list_or_none(node, "pads")
     if kernel is None or pads is None or len(pads) != 2 * len(kernel):
         return ""
     if _has_auto_pad(node):
@@ -288,7 +298,7 @@ def pads_within(node: Node) -> str:
 # Convolutions: a weight window slides over the data.
 
 
-def _window_product_count(node: Node, index: int) -> int:
+def _conv_macs_per_element(node: Node, index: int) -> int:
     """Return the number of MACs per element of a convolution: the size of the weight without its
     first axis.
 
@@ -307,8 +317,8 @@ CONV: tuple[Constraint, ...] = (
     "Conv",
     "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds",
     requires=CONV,
-    constant_part=products_of(0, 1),
-    backward=each_operand(0, 1, bias=2),
+    constant_part=constant_macs_unless_varying(0, 1),
+    backward=product_backward(0, 1, bias=2),
 )
 def onnx_conv_cost(node: Node) -> Cost:
     """Return the cost of Conv: (C / group) * prod(k) MACs per element of Y, and an add for the
@@ -326,7 +336,7 @@ def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
     """
     out = output_element_count(node)
     adds = out if bias is not None and has_input(node, bias) else 0
-    return Cost(macs=out * _window_product_count(node, weight), adds=adds)
+    return Cost(macs=out * _conv_macs_per_element(node, weight), adds=adds)
 
 
 @operator(
@@ -336,10 +346,10 @@ def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
         sizes_constraint("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"),
         conv_transpose_constraint(),
     ),
-    constant_part=products_of(0, 1),
-    backward=each_operand(0, 1, bias=2),
+    constant_part=constant_macs_unless_varying(0, 1),
+    backward=product_backward(0, 1, bias=2),
 )
-def conv_transpose(node: Node) -> Cost:
+def onnx_conv_transpose_cost(node: Node) -> Cost:
     """Return the cost of ConvTranspose: (M / group) * prod(k) MACs per element of X, and an add
     per element of Y for the bias B.
 
@@ -348,7 +358,7 @@ def conv_transpose(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__ConvTranspose.html
     """
     adds = output_element_count(node) if has_input(node, 2) else 0
-    return Cost(macs=input_element_count(node, 0) * _window_product_count(node, 1), adds=adds)
+    return Cost(macs=input_element_count(node, 0) * _conv_macs_per_element(node, 1), adds=adds)
 
 
 @operator(
@@ -363,7 +373,7 @@ def conv_transpose(node: Node) -> Cost:
     ),
     backward=no_gradient,
 )
-def conv_integer(node: Node) -> Cost:
+def conv_integer_cost(node: Node) -> Cost:
     """Return the cost of ConvInteger: as Conv, with an add per element of x and of w for each zero
     point.
 
@@ -392,7 +402,7 @@ QLINEAR_CONV: tuple[Constraint, ...] = (
     contracts=(0, 3),
     backward=QUANTIZED,
 )
-def qlinear_conv(node: Node) -> Cost:
+def qlinear_conv_cost(node: Node) -> Cost:
     """Return the cost of QLinearConv: as Conv, with an add per element for each zero point, and
     requantized results.
 
@@ -403,25 +413,25 @@ def qlinear_conv(node: Node) -> Cost:
     return (
         _conv_weight_cost(node, weight=3, bias=8)
         + shifted
-        + requantize(output_element_count(node))
+        + requantization_cost(output_element_count(node))
     )
 
 
-def _offsets_constraint(node: Node) -> str:
+def _offsets_constraint(node: Node) -> OperandProblem:
     """Return why offsets and mask do not fit a deformable convolution; "" if nothing is wrong.
 
     Checks offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset groups.
     """
-    weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
+    weight, groups = input_shape(node, 1), integer_attribute(node, "offset_group", 1)
     extents = conv_output_extents(node, 0, 1)
     if weight is None or extents is None:
         return ""
     indices = groups * prod(weight[2:])
     for index, channels in ((2, indices * (len(weight) - 2)), (4, indices)):
-        shape = dims_of(node, index)
+        shape = input_shape(node, index)
         if shape is not None and shape[1:] != (channels, *extents):
             needed = "x".join(map(str, (channels, *extents)))
-            return f"{operand_label(node, index)} needs {needed} after its first axis"
+            return f"{input_label(node, index)} needs {needed} after its first axis"
     return ""
 
 
@@ -439,7 +449,7 @@ class _Sampling(NamedTuple):
     masked: Cost
 
 
-def _sampling(node: Node) -> _Sampling:
+def _deform_conv_sampling(node: Node) -> _Sampling:
     """Return the number of samples of a deformable convolution, and what their bilinear sampling
     costs.
     """
@@ -462,7 +472,7 @@ def _sampling(node: Node) -> _Sampling:
     )
 
 
-def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _deform_conv_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of a deformable convolution, for each requested operand.
 
     dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
@@ -472,7 +482,7 @@ def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
     corner weights are recomputed where they are needed
     (torchvision/csrc/ops/cpu/deform_conv2d_kernel.cpp).
     """
-    sampling = _sampling(node)
+    sampling = _deform_conv_sampling(node)
     samples, dims, taps = sampling.samples, sampling.dims, 2**sampling.dims
     indices = input_element_count(node, 2) // dims
     work = {
@@ -480,7 +490,7 @@ def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
         1: Cost(macs=forward.macs),
         2: Cost(muls=dims, adds=1) * (taps * dims * samples),
         3: broadcast_sum_cost(node, 3) if 3 in requested else ZERO,
-        4: Cost(muls=samples, adds=reduction_operations(samples, indices)),
+        4: Cost(muls=samples, adds=reduction_operation_count(samples, indices)),
     }
     inner = Cost(macs=forward.macs) if requested & {0, 2, 4} else ZERO
     again = sampling.corners if requested - {3} else ZERO
@@ -508,7 +518,7 @@ def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
     ),
     backward=_deform_conv_backward,
 )
-def deform_conv(node: Node) -> Cost:
+def deform_conv_cost(node: Node) -> Cost:
     """Return the estimated cost of DeformConv: as Conv, and the bilinear sampling of its input at
     offset positions.
 
@@ -518,24 +528,24 @@ def deform_conv(node: Node) -> Cost:
     W [M, C/group, k...], Y [N, M, o...]. Its arithmetic may be arranged otherwise: an estimate.
     https://onnx.ai/onnx/operators/onnx__DeformConv.html
     """
-    sampling = _sampling(node)
+    sampling = _deform_conv_sampling(node)
     sampled = sampling.corners + sampling.taken + sampling.masked
     return _conv_weight_cost(node, weight=1, bias=3) + sampled
 
 
-def _conv_state_constraint(node: Node) -> str:
+def _conv_state_constraint(node: Node) -> OperandProblem:
     """Return why the past state does not fit a causal convolution; "" if nothing is wrong.
 
     Checks that the state has the k - 1 elements that the window reaches back to: past_state [B, C,
     k - 1].
     """
-    weight, state = operand_shape(node, 1), operand_shape(node, 3)
+    weight, state = input_shape_or_raise(node, 1), input_shape_or_raise(node, 3)
     if state[-1] == weight[-1] - 1:
         return ""
-    return f"{operand_label(node, 3)} has {state[-1]} at axis 2, but {weight[-1] - 1} is needed"
+    return f"{input_label(node, 3)} has {state[-1]} at axis 2, but {weight[-1] - 1} is needed"
 
 
-def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _causal_conv_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of a causal convolution: input and past state are one
     operand, and SiLU is as Swish.
     """
@@ -556,9 +566,9 @@ def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
         sizes_constraint("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"),
         _conv_state_constraint,
     ),
-    backward=_causal_backward,
+    backward=_causal_conv_backward,
 )
-def causal_conv(node: Node) -> Cost:
+def causal_conv_cost(node: Node) -> Cost:
     """Return the cost of CausalConvWithState: k MACs per element of the result, an add for the
     bias, and SiLU on request.
 
@@ -574,33 +584,37 @@ def causal_conv(node: Node) -> Cost:
     return _conv_weight_cost(node, weight=1, bias=2) + gate
 
 
-POOL: tuple[Constraint, ...] = (window_constraint(least=0), pads_within)
+POOL: tuple[Constraint, ...] = (window_constraint(min_windows=0), pooling_pads_constraint)
 
 
 # Pooling: a window, or everything, becomes one element.
 
 
 @operator(
-    "MaxPool", "n(Y)*(prod(k)-1) compares", requires=POOL, keeps=True, backward=scatters_back
+    "MaxPool",
+    "n(Y)*(prod(k)-1) compares",
+    requires=POOL,
+    keeps=True,
+    backward=scatter_add_backward,
 )
-def max_pool(node: Node) -> Cost:
+def max_pool_cost(node: Node) -> Cost:
     """Return the cost of MaxPool: prod(kernel_shape) - 1 compares per element of Y, pads included.
 
     https://onnx.ai/onnx/operators/onnx__MaxPool.html
     """
-    return Cost(compares=kernel_positions(node) - 1) * output_element_count(node)
+    return Cost(compares=kernel_window_size(node) - 1) * output_element_count(node)
 
 
-def _average_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _average_pool_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradient of average pooling.
 
     dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds.
     """
-    work = Cost(divs=1, adds=kernel_positions(node)) * output_element_count(node)
+    work = Cost(divs=1, adds=kernel_window_size(node)) * output_element_count(node)
     return Gradient(dict.fromkeys(requested, work))
 
 
-def _mean_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _global_average_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradient of a global mean, dY / n for every element: a div per
     element of Y.
     """
@@ -608,21 +622,24 @@ def _mean_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 @operator(
-    "AveragePool", "n(Y)*(prod(k)-1) adds, n(Y) divs", requires=POOL, backward=_average_backward
+    "AveragePool",
+    "n(Y)*(prod(k)-1) adds, n(Y) divs",
+    requires=POOL,
+    backward=_average_pool_backward,
 )
-def average_pool(node: Node) -> Cost:
+def average_pool_cost(node: Node) -> Cost:
     """Return the cost of AveragePool: prod(kernel_shape) - 1 adds and a div per element of Y, pads
     included.
 
     https://onnx.ai/onnx/operators/onnx__AveragePool.html
     """
-    return Cost(adds=kernel_positions(node) - 1, divs=1) * output_element_count(node)
+    return Cost(adds=kernel_window_size(node) - 1, divs=1) * output_element_count(node)
 
 
 _NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
 
 
-def _norm_back(node: Node, before: int) -> Cost:
+def _p_norm_gradient_cost(node: Node, before: int) -> Cost:
     """Return the cost of dX = dY sign(X) |X|^(p-1) / Y^(p-1), where `before` elements are in the
     windows.
 
@@ -638,53 +655,59 @@ def _norm_back(node: Node, before: int) -> Cost:
     return Cost(compares=3, specials=1, muls=2) * before + Cost(specials=1, divs=1) * after
 
 
-def _lp_pool_back(node: Node) -> Cost:
+def _lp_pool_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of LpPool, with an add for each element of each window."""
-    indices = output_element_count(node) * kernel_positions(node)
-    return _norm_back(node, indices) + Cost(adds=indices)
+    indices = output_element_count(node) * kernel_window_size(node)
+    return _p_norm_gradient_cost(node, indices) + Cost(adds=indices)
 
 
 @operator(
     "LpPool",
     f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}",
     requires=POOL,
-    backward=first_operand_backward(_lp_pool_back),
+    backward=first_operand_backward(_lp_pool_gradient_cost),
 )
-def lp_pool(node: Node) -> Cost:
+def lp_pool_cost(node: Node) -> Cost:
     """Return the cost of LpPool, (sum |x|^p)^(1/p) over each window of prod(k) elements.
 
-    n(Y) * (prod(k) powers, prod(k) - 1 adds, one root); see `_lp_norm_cost`.
+    n(Y) * (prod(k) powers, prod(k) - 1 adds, one root); see `_p_norm_cost`.
     https://onnx.ai/onnx/operators/onnx__LpPool.html
     """
     out = output_element_count(node)
-    return _lp_norm_cost(node, out * kernel_positions(node), out)
+    return _p_norm_cost(node, out * kernel_window_size(node), out)
 
 
-_WHOLE: tuple[Constraint, ...] = (rank_constraint(0, 3, least=True), empty_members)
+_WHOLE: tuple[Constraint, ...] = (
+    rank_constraint(0, 3, or_higher=True),
+    non_empty_pooling_constraint,
+)
 
 
-@operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE, backward=scatters_back)
-def global_max_pool(node: Node) -> Cost:
+@operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE, backward=scatter_add_backward)
+def global_max_pool_cost(node: Node) -> Cost:
     """Return the cost of GlobalMaxPool: n(X) - n(Y) compares, with n the number of elements.
 
     https://onnx.ai/onnx/operators/onnx__GlobalMaxPool.html
     """
     return Cost(
-        compares=reduction_operations(input_element_count(node), output_element_count(node))
+        compares=reduction_operation_count(input_element_count(node), output_element_count(node))
     )
 
 
 @operator(
-    "GlobalAveragePool", "n(X)-n(Y) adds, n(Y) divs", requires=_WHOLE, backward=_mean_backward
+    "GlobalAveragePool",
+    "n(X)-n(Y) adds, n(Y) divs",
+    requires=_WHOLE,
+    backward=_global_average_backward,
 )
-def global_average_pool(node: Node) -> Cost:
+def global_average_pool_cost(node: Node) -> Cost:
     """Return the cost of GlobalAveragePool: n(X) - n(Y) adds and n(Y) divs, with n the number of
     elements.
 
     https://onnx.ai/onnx/operators/onnx__GlobalAveragePool.html
     """
     return Cost(
-        adds=reduction_operations(input_element_count(node), output_element_count(node)),
+        adds=reduction_operation_count(input_element_count(node), output_element_count(node)),
         divs=output_element_count(node),
     )
 
@@ -693,23 +716,25 @@ def global_average_pool(node: Node) -> Cost:
     "GlobalLpPool",
     f"n(X)-n(Y) adds; powers of n(X): {_NORM}",
     requires=_WHOLE,
-    backward=first_operand_backward(lambda node: _norm_back(node, input_element_count(node))),
+    backward=first_operand_backward(
+        lambda node: _p_norm_gradient_cost(node, input_element_count(node))
+    ),
 )
-def global_lp_pool(node: Node) -> Cost:
+def global_lp_pool_cost(node: Node) -> Cost:
     """Return the cost of GlobalLpPool, (sum |x|^p)^(1/p) over all positions of a channel.
 
     https://onnx.ai/onnx/operators/onnx__GlobalLpPool.html
     """
-    return _lp_norm_cost(node, input_element_count(node), output_element_count(node))
+    return _p_norm_cost(node, input_element_count(node), output_element_count(node))
 
 
-def _lp_norm_cost(node: Node, before: int, after: int) -> Cost:
+def _p_norm_cost(node: Node, before: int, after: int) -> Cost:
     """Return the cost of p-norms that combine `before` elements to `after` results: |x|^p (p = 1 a
     compare, p = 2 a mul), adds, a root.
 
     The p-th root is a special, and nothing for p = 1.
     """
-    adds = Cost(adds=reduction_operations(before, after))
+    adds = Cost(adds=reduction_operation_count(before, after))
     power = float_attribute(node, "p", 2)
     if power == 1:
         return adds + Cost(compares=before)

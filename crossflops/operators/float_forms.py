@@ -31,11 +31,11 @@ _FORMS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def float_form(op: str) -> str:
+def float_operator_name(op: str) -> str:
     """Return the float operator, without its domain, that an operator on small integers computes;
     other operators unchanged.
 
-    >>> float_form("com.microsoft.QLinearAdd"), float_form("Relu")
+    >>> float_operator_name("com.microsoft.QLinearAdd"), float_operator_name("Relu")
     ('Add', 'Relu')
     """
     return _FORMS.get(op.rpartition(".")[2], op)

@@ -9,9 +9,10 @@
 A formula sees one call: its operands and results by position and by name, and its plain arguments.
 """
 
+import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from math import prod
@@ -29,6 +30,7 @@ from crossflops.operators.rule import OperatorRule, Traffic
 WORK = ("macs", "adds", "muls", "divs", "compares", "specials")
 TRAFFIC: tuple[Traffic, ...] = ("touch", "view", "alias", "gather")
 DOUBTS: tuple[Exactness, ...] = ("exact", "bound", "estimate")
+WILDCARD = "*"  # in the name of a formula, for the part that differs between operators
 
 
 # What a formula sees: one call of its operator.
@@ -197,11 +199,12 @@ Doubt: TypeAlias = Exactness | Callable[[OperatorCall], Exactness]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """A formula of one's own, as it was registered.
 
-    `name` is that of the operator: "namespace::name", of any overload. With `module`, the class
-    at "package.module:Class" is what is counted: a call of it is one node, which bears the name.
+    `name` is that of the operator: "namespace::name", of any overload, or a pattern for several
+    names, in which "*" stands for any letters. With `module`, the class at "package.module:Class"
+    is what is counted: a call of it is one node, which bears the name.
     `backward` is the work of the gradients, "none" where there are none, "" where it is not said.
     `bytes` is how the operator moves its tensors, or a function that returns the bytes that it
     reads and writes. `reference` computes the same in plain PyTorch, on operands of `shapes`:
@@ -225,6 +228,19 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def key(self) -> str:
         """The name under which the formula of a node is found: "namespace.name"."""
         return self.name.replace("::", ".")
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str] | None:
+        """The regular expression for keys if the name is a pattern, in which "*" stands for any
+        characters except a dot; None if it is the name of one operator.
+        """
+        if WILDCARD not in self.name:
+            return None
+        return re.compile(r"[^.]*".join(map(re.escape, self.key.split(WILDCARD))))
+
+    def matches_any(self, keys: Iterable[str]) -> bool:
+        """Return whether the name is a pattern that matches one of these keys of an operator."""
+        return self.pattern is not None and any(map(self.pattern.fullmatch, keys))
 
     @property
     def place(self) -> str:
@@ -258,7 +274,7 @@ _COLLECTORS: list[set[str]] = []
 
 
 @contextmanager
-def formula_names_in_use() -> Iterator[set[str]]:
+def recording_used_formula_names() -> Iterator[set[str]]:
     """Yield a set that gets the name of each formula that counts a call in the block."""
     names: set[str] = set()
     _COLLECTORS.append(names)
@@ -268,7 +284,7 @@ def formula_names_in_use() -> Iterator[set[str]]:
         _COLLECTORS.remove(names)
 
 
-def formula_rule(formula: Formula) -> OperatorRule:
+def operator_rule_of_formula(formula: Formula) -> OperatorRule:
     """Return the rule that counts an operator by this formula; it raises FormulaError if the
     formula returns no valid cost.
     """
@@ -279,7 +295,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
             names.add(formula.name)
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
-    def judge(node: Node) -> Exactness:
+    def exactness_of_call(node: Node) -> Exactness:
         """Return how exact the formula says its cost of a node is: "exact", "bound" or
         "estimate".
         """
@@ -313,11 +329,11 @@ def formula_rule(formula: Formula) -> OperatorRule:
 
     return OperatorRule(
         formula=count_call,
-        equation=_equation(formula),
+        equation=_formula_origin_and_summary(formula),
         page=formula.source,
         traffic=formula.bytes if isinstance(formula.bytes, str) else "touch",
         moved=traffic if callable(formula.bytes) else None,
-        doubt=judge,
+        doubt=exactness_of_call,
         contracts=None,
         is_own=True,
         backward=(
@@ -330,7 +346,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
     )  # fmt: skip
 
 
-def _equation(formula: Formula) -> str:
+def _formula_origin_and_summary(formula: Formula) -> str:
     """Return where the formula is defined, and the first line of its docstring, as one text."""
     first, *_ = (formula.function.__doc__ or "").strip().splitlines() or [""]
     return f"formula of {formula.origin}" + (f": {first}" if first else "")
@@ -433,7 +449,9 @@ def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset
             raise _formula_error(
                 formula,
                 f"has a gradient of {operand!r}, which is not an operand",
-                f"write one of the operands: {', '.join(names) or 'their positions'}",
+                f"write one of the operands: {', '.join(names)}"
+                if names
+                else "write the position of an operand: 0, 1, ...",
             )
         operands[position] = _require_cost(formula, cost)
     for part in (work.inner, work.recomputed):
@@ -460,6 +478,29 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
         """The formulas by the name of their operator, "namespace.name"."""
         return {formula.key: formula for formula in self.formulas}
 
+    @cached_property
+    def patterns(self) -> tuple[Formula, ...]:
+        """The formulas whose name is a pattern."""
+        return tuple(formula for formula in self.formulas if formula.pattern is not None)
+
+    def find_formula(self, keys: Sequence[str]) -> Formula | None:
+        """Return the formula for an operator with these keys, the most specific first, or None.
+
+        A formula with the operator's own name is preferred to one whose pattern matches. Raises
+        FormulaError if the patterns of two formulas match.
+        """
+        for key in keys:
+            if key in self.by_key:
+                return self.by_key[key]
+        matching = [formula for formula in self.patterns if formula.matches_any(keys)]
+        if len(matching) > 1:
+            first, second, *_ = matching
+            raise FormulaError(
+                f"two formulas match the operator {keys[0]}: {first.place} and {second.place}",
+                "make one of the patterns longer, or register a formula with the full name",
+            )
+        return matching[0] if matching else None
+
     def add(self, formula: Formula) -> "FormulaRegistry":
         """Return a registry that also has this formula, and not an older version of it.
 
@@ -470,14 +511,14 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
             if known.key != formula.key:
                 same_class = bool(formula.module) and known.module == formula.module
                 if same_class:
-                    raise _contradiction(known, formula, formula.module)
+                    raise _conflicting_formulas_error(known, formula, formula.module)
                 kept.append(known)
             elif not known.is_same_as(formula):
-                raise _contradiction(known, formula, formula.name)
+                raise _conflicting_formulas_error(known, formula, formula.name)
         return FormulaRegistry((*kept, formula))
 
 
-def _contradiction(first: Formula, second: Formula, subject: str) -> FormulaError:
+def _conflicting_formulas_error(first: Formula, second: Formula, subject: str) -> FormulaError:
     """Return the error which says that two formulas are about the same operator or module
     (`subject`).
     """
@@ -508,7 +549,10 @@ def operator(
     Args:
         name: "namespace::name", of a `torch.library` operator (any overload), of an ONNX operator
             ("domain::Op"), of JAX ("jax::primitive", or the target of a custom call), or
-            "tensorflow::Op".
+            "tensorflow::Op". In the part after "::" a "*" stands for any characters except a dot,
+            for libraries that write settings into the names of their operators:
+            "mylib::scan_*_run". A formula with the operator's own name is preferred to one with a
+            pattern; two patterns that match one operator are an error.
         module: "package.module:Class" of an nn.Module or autograd.Function: each call of it is one
             node of this name.
         backward: A function of the call and the set of operands (by name, or by position where
@@ -548,19 +592,19 @@ def operator(
 
         origin = origin_of_function(function)
         formula = Formula(
-            name=_name(name, origin), function=function, module=_module(module, origin, name),
-            backward=backward or "", bytes=bytes or "touch", doubt=doubt, source=source,
-            reference=reference, shapes=shapes or {}, batch=batch, names=tuple(names),
-            origin=origin,
+            name=_valid_operator_name(name, origin), function=function,
+            module=_valid_class_name(module, origin, name), backward=backward or "",
+            bytes=bytes or "touch", doubt=doubt, source=source, reference=reference,
+            shapes=shapes or {}, batch=batch, names=tuple(names), origin=origin,
         )  # fmt: skip
-        _check_options(formula)
+        _check_formula_options(formula)
         add_formula(formula)
         return function
 
     return register
 
 
-def _name(name: str, origin: FormulaOrigin) -> str:
+def _valid_operator_name(name: str, origin: FormulaOrigin) -> str:
     """Return the name of an operator unchanged. Raises FormulaError if it is not of the form
     "namespace::name".
     """
@@ -570,10 +614,15 @@ def _name(name: str, origin: FormulaOrigin) -> str:
             f"{name!r} is not the name of an operator ({origin})",
             'write "namespace::name", such as "mylib::flash"',
         )
+    if WILDCARD in domain:
+        raise FormulaError(
+            f"{name!r} has a * in its namespace ({origin})",
+            'write * only in the name behind "::", such as "mylib::scan_*_run"',
+        )
     return name
 
 
-def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
+def _valid_class_name(module: str | None, origin: FormulaOrigin, name: str) -> str:
     """Return the name of a module class, or "" for None. Raises FormulaError if it is not of the
     form "package.module:Class".
     """
@@ -588,7 +637,7 @@ def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
     return module
 
 
-def _check_options(formula: Formula) -> None:
+def _check_formula_options(formula: Formula) -> None:
     """Raise FormulaError if the options of a formula are not valid."""
     if not callable(formula.doubt) and formula.doubt not in DOUBTS:
         raise _formula_error(
@@ -607,6 +656,12 @@ def _check_options(formula: Formula) -> None:
             formula,
             f"has backward={formula.backward!r}, which is not a function",
             'write the name of a function, or "none"',
+        )
+    if formula.module and formula.pattern is not None:
+        raise _formula_error(
+            formula,
+            "has a * in its name, but is for a module",
+            "write a name without *, since each call of the module gets this name",
         )
     if formula.shapes and formula.reference is None:
         raise _formula_error(
@@ -645,3 +700,51 @@ def find_loaded_class(path: str) -> Any:
     for part in kind.split("."):
         holder = getattr(holder, part, None)
     return holder
+
+
+# What a call of a module or of an autograd function has beside tensors.
+
+
+def forward_parameters(formula: Formula) -> list[inspect.Parameter]:
+    """Return the parameters of `forward` of a formula's class, [] if they are not known."""
+    forward = getattr(find_loaded_class(formula.module), "forward", None)
+    try:
+        return list(inspect.signature(forward).parameters.values()) if forward else []
+    except (TypeError, ValueError):
+        return []
+
+
+def forward_argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
+    """Return the names of forward's arguments by position ("0", ...), without the first
+    `skip_count`, which are `self` or `ctx`.
+    """
+    parameters = forward_parameters(formula)[skip_count:]
+    return {str(position): parameter.name for position, parameter in enumerate(parameters)}
+
+
+def forward_argument_defaults(formula: Formula) -> dict[str, Any]:
+    """Return the plain default values of forward's arguments by name."""
+    defaults = {parameter.name: parameter.default for parameter in forward_parameters(formula)}
+    return {
+        name: value
+        for name, value in defaults.items()
+        if isinstance(value, bool | int | float | str)
+    }
+
+
+def module_call_attributes(
+    formula: Formula, settings: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the attributes that the formula of a module sees of one call, by name.
+
+    An argument of the call goes over an attribute of the module of the same name, and that over a
+    default of `forward`.
+
+    Args:
+        formula: the formula, which has the class of the module.
+        settings: the plain attributes of the module.
+        arguments: the plain arguments of the call, by position as text or by name.
+    """
+    names = forward_argument_names(formula, skip_count=1)
+    by_name = {names.get(name, name): value for name, value in arguments.items()}
+    return {**forward_argument_defaults(formula), **settings, **by_name}

@@ -29,7 +29,7 @@ from crossflops.errors import (
 )
 from crossflops.ir.graph import Op
 from crossflops.ir.provenance import FormulaOrigin
-from crossflops.operators.formula import Formula, FormulaRegistry, formula_rule
+from crossflops.operators.formula import Formula, FormulaRegistry, operator_rule_of_formula
 from crossflops.operators.rule import TORCH, OperatorRule
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class FormulaState:
         self.is_complete = False  # whether distributions and kernels have been read
         self.in_force = FormulaRegistry()
 
-    def settle(self) -> None:
+    def update_formulas_in_force(self) -> None:
         """Compute which formulas are in force. Raises FormulaError if two are about the same
         operator.
         """
@@ -91,7 +91,7 @@ def add_formula(formula: Formula) -> None:
         before = STATE.imported
         STATE.imported = before.add(formula)
         try:
-            STATE.settle()
+            STATE.update_formulas_in_force()
         except FormulaError:
             STATE.imported = before
             raise
@@ -112,7 +112,10 @@ def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
         return FormulaOrigin(kind="file", name=_relative_path(source or module), digest=digest)
     if module.startswith(_OWN):
         return FormulaOrigin(
-            kind="crossflops", name="crossflops", version=_version(), digest=digest
+            kind="crossflops",
+            name="crossflops",
+            version=_crossflops_version(),
+            digest=digest,
         )
     return FormulaOrigin(kind="module", name=module, digest=digest)
 
@@ -141,7 +144,7 @@ def _relative_path(file: str) -> str:
     return str(path) if with_folder.startswith("..") else with_folder
 
 
-def _version() -> str:
+def _crossflops_version() -> str:
     """Return the version of the installed crossflops; "" if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -203,7 +206,7 @@ def _run_formula_module(
     return registry
 
 
-def read_formula_place(location: str) -> FormulaRegistry:
+def read_formula_file_or_module(location: str) -> FormulaRegistry:
     """Return the formulas of a Python file; for a module name, import it and return an empty
     registry, since it registers itself.
 
@@ -241,20 +244,20 @@ def using_formulas(sources: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
     before = STATE.requested, STATE.places
     registry = STATE.requested
     for location in new:
-        for formula in read_formula_place(location):
+        for formula in read_formula_file_or_module(location):
             registry = registry.add(formula)
     STATE.requested, STATE.places = registry, (*STATE.places, *new)
     try:
-        STATE.settle()
+        STATE.update_formulas_in_force()
         for formula in STATE.requested:
-            refuse_counted_operator(formula)
+            reject_counted_operator(formula)
         yield
     finally:
         STATE.requested, STATE.places = before
-        STATE.settle()
+        STATE.update_formulas_in_force()
 
 
-def hold_formulas(sources: Iterable[str]) -> None:
+def load_formulas_for_process(sources: Iterable[str]) -> None:
     """Put the formulas of these files and modules in force until this process ends."""
     _HELD.enter_context(using_formulas(sources))
 
@@ -262,13 +265,13 @@ def hold_formulas(sources: Iterable[str]) -> None:
 _HELD = ExitStack()
 
 
-def refuse_counted_operator(formula: Formula) -> None:
+def reject_counted_operator(formula: Formula) -> None:
     """Raise FormulaError if the formula is about an operator that crossflops itself counts."""
-    from crossflops.operators import find_counted_operator
+    from crossflops.operators import full_name_of_counted_operator
 
     if formula.module:
         return
-    if counted := find_counted_operator(formula.name):
+    if counted := full_name_of_counted_operator(formula.name):
         raise FormulaError(
             f"{formula.place} is for an operator that crossflops already counts ({counted})",
             "remove this formula: formulas are only for operators that are not counted",
@@ -278,7 +281,7 @@ def refuse_counted_operator(formula: Formula) -> None:
 # Installed distributions, and the kernels of the package.
 
 
-def complete_formulas() -> None:
+def load_kernel_and_plugin_formulas() -> None:
     """Read, at the first call only, the formulas of crossflops' kernels and of installed
     distributions.
     """
@@ -287,7 +290,7 @@ def complete_formulas() -> None:
     STATE.is_complete = True
     importlib.import_module(KERNELS)
     for point in formula_entry_points():
-        _load_formula_point(point)
+        _import_formula_entry_point(point)
 
 
 def formula_entry_points() -> "Sequence[EntryPoint]":
@@ -297,7 +300,7 @@ def formula_entry_points() -> "Sequence[EntryPoint]":
     return sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
 
 
-def _load_formula_point(point: "EntryPoint") -> None:
+def _import_formula_entry_point(point: "EntryPoint") -> None:
     """Import the formulas of an installed distribution; issue a warning if that fails."""
     distribution = point.dist
     name = distribution.name if distribution is not None else point.name
@@ -322,7 +325,7 @@ def _load_formula_point(point: "EntryPoint") -> None:
             for formula in STATE.imported
         )
     )
-    STATE.settle()
+    STATE.update_formulas_in_force()
 
 
 def _is_defined_in_module(formula: Formula, module: str) -> bool:
@@ -347,17 +350,14 @@ def _with_distribution(formula: Formula, name: str, version: str) -> Formula:
 @lru_cache(maxsize=4096)
 def find_formula(domain: str, kind: str) -> Formula | None:
     """Return the formula of an operator: the user's, else the one of crossflops; None if there is
-    none.
+    none. Raises FormulaError if the patterns of two formulas match the operator.
     """
-    complete_formulas()
-    for key in _keys(domain, kind):
-        for registry in (STATE.in_force, STATE.shipped):
-            if key in registry.by_key:
-                return registry.by_key[key]
-    return None
+    load_kernel_and_plugin_formulas()
+    keys = _formula_keys(domain, kind)
+    return STATE.in_force.find_formula(keys) or STATE.shipped.find_formula(keys)
 
 
-def _keys(domain: str, kind: str) -> tuple[str, ...]:
+def _formula_keys(domain: str, kind: str) -> tuple[str, ...]:
     """Return the names under which a formula of an operator may be registered, the most specific
     first.
 
@@ -384,7 +384,7 @@ def find_formula_rule(op: Op) -> OperatorRule | None:
     if formula is None:
         return None
     if id(formula) not in _RULES:
-        _RULES[id(formula)] = formula, formula_rule(formula)
+        _RULES[id(formula)] = formula, operator_rule_of_formula(formula)
     return _RULES[id(formula)][1]
 
 
@@ -392,15 +392,15 @@ def formulas_in_force() -> tuple[Formula, ...]:
     """Return all formulas of the user, and those of crossflops that no formula of the user
     replaces.
     """
-    complete_formulas()
+    load_kernel_and_plugin_formulas()
     own = STATE.in_force.by_key
     shipped = (formula for formula in STATE.shipped if formula.key not in own)
     return (*STATE.in_force, *shipped)
 
 
-def own_formulas() -> tuple[Formula, ...]:
+def formulas_of_user() -> tuple[Formula, ...]:
     """Return all formulas of the user: of files, imported modules and distributions."""
-    complete_formulas()
+    load_kernel_and_plugin_formulas()
     return tuple(STATE.in_force)
 
 
@@ -412,7 +412,7 @@ def formulas_of_request() -> tuple[Formula, ...]:
     return (*STATE.requested, *imported)
 
 
-def places_for_workers() -> tuple[str, ...]:
+def formula_locations_for_workers() -> tuple[str, ...]:
     """Return the files and modules that another process must read to have the same formulas.
 
     Installed ones it finds by itself.

@@ -17,21 +17,21 @@ from crossflops.operators.access import (
     input_spec,
     output_element_count,
     output_spec,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
 )
 from crossflops.operators.gradient import (
     Backward,
     Gradient,
-    Wanted,
-    each_operand,
+    OperandPositions,
     elementwise_backward,
     first_operand_backward,
     linear_map_backward,
-    moves_back,
+    movement_backward,
     no_gradient,
-    scatters_back,
-    sums_back,
+    product_backward,
+    scatter_add_backward,
+    sum_of_copies_backward,
 )
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.operands import sizes_constraint
@@ -51,7 +51,7 @@ from crossflops.operators.rule import (
     estimate_exactness,
     upper_bound_exactness,
 )
-from crossflops.operators.spectral import fft
+from crossflops.operators.spectral import fft_cost
 
 operator = Operators()
 
@@ -83,7 +83,7 @@ _PAGE_OF = {  # primitives that have none of their own
 }
 
 
-def _page_of_jax(name: str) -> str:
+def _jax_page_address(name: str) -> str:
     """Return the address of the documentation page of a JAX function."""
     public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
     if "/" not in name:
@@ -93,7 +93,7 @@ def _page_of_jax(name: str) -> str:
     return f"{_JAX_PAGES}{public}.html"
 
 
-def _page_of_torch(name: str) -> str:
+def _torch_page_address(name: str) -> str:
     """Return the address of the documentation page of a PyTorch function."""
     public = name.lstrip("_").removesuffix("_ex").replace("linalg_", "linalg.")
     return f"{TORCH_PAGES}{public}.html"
@@ -101,9 +101,9 @@ def _page_of_torch(name: str) -> str:
 
 # How the pages of a framework are named, by the operation's name.
 _PAGES: Mapping[str, Callable[[str], str]] = {
-    JAX: _page_of_jax,
+    JAX: _jax_page_address,
     TENSORFLOW: "https://www.tensorflow.org/api_docs/python/tf/raw_ops/{}".format,
-    TORCH: _page_of_torch,
+    TORCH: _torch_page_address,
     SCIPY: "https://docs.scipy.org/doc/scipy/reference/generated/scipy.{}.html".format,
 }
 
@@ -159,46 +159,54 @@ declare_function(
     tensorflow="Cholesky",
     torch=("linalg_cholesky", "linalg_cholesky_ex", "cholesky"),
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.cholesky_back)),
-)(algebra.square_matrix_formula(algebra.cholesky))
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.cholesky_gradient_cost)),
+)(algebra.square_matrix_formula(algebra.cholesky_cost))
 declare_function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
     tensorflow="MatrixInverse",
     torch=("linalg_inv", "linalg_inv_ex", "inverse"),
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.inverse_back)),
-)(algebra.square_matrix_formula(algebra.inverse))
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.inverse_gradient_cost)),
+)(algebra.square_matrix_formula(algebra.matrix_inverse_cost))
 declare_function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
     jax="numpy/linalg.inv",
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.inverse_solve_back)),
-)(algebra.square_matrix_formula(algebra.inverse))
+    backward=first_operand_backward(
+        algebra.square_matrix_formula(algebra.jax_inverse_gradient_cost)
+    ),
+)(algebra.square_matrix_formula(algebra.matrix_inverse_cost))
 declare_function(
     f"{_LU}, n-1 muls",
     jax="numpy/linalg.det",
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.determinant_back)),
-)(algebra.square_matrix_formula(algebra.determinant))
+    backward=first_operand_backward(
+        algebra.square_matrix_formula(algebra.determinant_gradient_cost)
+    ),
+)(algebra.square_matrix_formula(algebra.determinant_cost))
 declare_function(
     f"{_LU}, n-1 muls of signs, n logs, n-1 adds",
     jax="numpy/linalg.slogdet",
     torch="_linalg_slogdet",
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.logarithm_back)),
-)(algebra.square_matrix_formula(algebra.logarithm_of_determinant))
+    backward=first_operand_backward(
+        algebra.square_matrix_formula(algebra.log_determinant_gradient_cost)
+    ),
+)(algebra.square_matrix_formula(algebra.log_determinant_cost))
 
 
-def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _solve_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of solving A X = B, for each requested operand.
 
     dB solves A^T dB = dX by the stored factors; dA = -dB X^T (linalg_solve_backward).
 
     Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     columns = algebra.solution_column_count(node)
-    solved = algebra.triangular(n, columns, unit=True) + algebra.triangular(n, columns)
+    solved = algebra.triangular_solve_cost(n, columns, unit=True) + algebra.triangular_solve_cost(
+        n, columns
+    )
     product = Cost(macs=n * n * columns, adds=n * n) * count
     work = {0: product, 1: ZERO}
     return Gradient({index: work[index] for index in requested}, inner=solved * count)
@@ -213,17 +221,17 @@ def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     doubt=estimate_exactness,
     backward=_solve_backward,
 )
-def _solve(node: Node) -> Cost:
+def _linear_solve_cost(node: Node) -> Cost:
     """Return the estimated cost of solving A X = B for each matrix A [..., n, n]: an LU
     decomposition, then two solves per column.
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     columns, rest = divmod(output_element_count(node), count * n) if count * n else (0, 0)
     if rest:
         raise ValueError(
             f"{node.op}: {output_element_count(node)} unknowns for {count} systems of {n}"
         )
-    return algebra.solve(n, columns) * count
+    return algebra.linear_solve_cost(n, columns) * count
 
 
 @declare_function(
@@ -234,13 +242,13 @@ def _solve(node: Node) -> Cost:
     doubt=estimate_exactness,
     backward=algebra.triangular_backward,
 )
-def _triangular(node: Node) -> Cost:
+def _triangular_solve_cost(node: Node) -> Cost:
     """Return the estimated cost of solving L X = B or X L = B: n(n-1)/2 muls and subs, and n divs,
     per column (or row) of X.
     """
-    _, n = algebra.square(node)
-    return algebra.triangular(
-        n, output_element_count(node) // n if n else 0, algebra.unit_diagonal(node)
+    _, n = algebra.square_matrix_count_and_rows(node)
+    return algebra.triangular_solve_cost(
+        n, output_element_count(node) // n if n else 0, algebra.has_unit_diagonal(node)
     )
 
 
@@ -250,12 +258,12 @@ def _triangular(node: Node) -> Cost:
     tensorflow="Lu",
     torch=("linalg_lu_factor_ex", "linalg_lu_factor", "linalg_lu"),
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.lu_back)),
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.lu_gradient_cost)),
 )
-def _lu(node: Node) -> Cost:
+def _lu_decomposition_cost(node: Node) -> Cost:
     """Return the estimated cost of the LU decomposition of each matrix of the input."""
-    count, m, n = algebra.matrices(node)
-    return algebra.lu(m, n) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.lu_cost(m, n) * count
 
 
 def _qr_column_count(node: Node) -> int:
@@ -267,7 +275,7 @@ def _qr_column_count(node: Node) -> int:
     return 0 if node.attrs.get("mode") == "r" else spec_shape(output_spec(node), at_least=2)[-1]
 
 
-def _reaches_loss(node: Node, index: int) -> bool:
+def _result_reaches_loss(node: Node, index: int) -> bool:
     """Return whether the result at this index reaches the loss; assumed so for other frameworks
     than PyTorch.
 
@@ -277,14 +285,19 @@ def _reaches_loss(node: Node, index: int) -> bool:
     return node.op.domain != TORCH or (result is not None and result.name != "")
 
 
-def _qr_back(node: Node) -> Cost:
+def _qr_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a QR decomposition, from those of Q and R that reach the
     loss. Raises ValueError if it is not defined.
     """
-    count, m, n = algebra.matrices(node)
+    count, m, n = algebra.matrix_count_and_sizes(node)
     if _qr_column_count(node) != min(m, n):
         raise ValueError(f"{node.op}: only a reduced factorization has a gradient")
-    return algebra.qr_back(m, n, _reaches_loss(node, 0), _reaches_loss(node, 1)) * count
+    return (
+        algebra.qr_gradient_cost(
+            m, n, _result_reaches_loss(node, 0), _result_reaches_loss(node, 1)
+        )
+        * count
+    )
 
 
 @declare_function(
@@ -293,13 +306,13 @@ def _qr_back(node: Node) -> Cost:
     tensorflow="Qr",
     torch="linalg_qr",
     doubt=estimate_exactness,
-    backward=first_operand_backward(_qr_back),
+    backward=first_operand_backward(_qr_gradient_cost),
     by_result=True,
 )
-def _qr(node: Node) -> Cost:
+def _qr_decomposition_cost(node: Node) -> Cost:
     """Return the estimated cost of the QR decomposition of each matrix of the input."""
-    count, m, n = algebra.matrices(node)
-    return algebra.qr(m, n, _qr_column_count(node)) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.qr_cost(m, n, _qr_column_count(node)) * count
 
 
 @declare_function(
@@ -309,10 +322,10 @@ def _qr(node: Node) -> Cost:
     doubt=estimate_exactness,
     backward="no framework has a gradient for it",
 )
-def _reflectors(node: Node) -> Cost:
+def _householder_vectors_cost(node: Node) -> Cost:
     """Return the estimated cost of R and the Householder vectors of each matrix of the input."""
-    count, m, n = algebra.matrices(node)
-    return algebra.reflectors(m, n) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.householder_vectors_cost(m, n) * count
 
 
 @declare_function(
@@ -322,15 +335,18 @@ def _reflectors(node: Node) -> Cost:
     doubt=estimate_exactness,
     backward="the backward pass of its reflections has no formula yet",
 )
-def _orthogonal(node: Node) -> Cost:
+def _orthogonal_matrix_cost(node: Node) -> Cost:
     """Return the estimated cost of computing Q [m, n] from k Householder vectors, with k the
     number of factors `taus`.
     """
-    count, m, n = algebra.matrices(node)
-    return algebra.orthogonal(m, spec_shape(input_spec(node, 1), at_least=1)[-1], n) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return (
+        algebra.orthogonal_columns_cost(m, spec_shape(input_spec(node, 1), at_least=1)[-1], n)
+        * count
+    )
 
 
-def _svd_back(values_alone: str = "") -> Backward:
+def _svd_backward(values_alone: str = "") -> Backward:
     """Return a backward function of a singular value decomposition, for those results that reach
     the loss.
 
@@ -341,10 +357,10 @@ def _svd_back(values_alone: str = "") -> Backward:
         """Return the cost of the gradient of a singular value decomposition, from those results
         that reach the loss.
         """
-        count, m, n = algebra.matrices(node)
+        count, m, n = algebra.matrix_count_and_sizes(node)
         vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
-        left, right = (vectors and _reaches_loss(node, index) for index in (0, 2))
-        return algebra.svd_back(m, n, left, right) * count
+        left, right = (vectors and _result_reaches_loss(node, index) for index in (0, 2))
+        return algebra.svd_gradient_cost(m, n, left, right) * count
 
     return first_operand_backward(work)
 
@@ -355,54 +371,54 @@ def _svd_back(values_alone: str = "") -> Backward:
     tensorflow="Svd",
     torch="_linalg_svd",
     doubt=estimate_exactness,
-    backward=_svd_back("compute_uv"),
+    backward=_svd_backward("compute_uv"),
     by_result=True,
 )
-def _svd(node: Node) -> Cost:
+def _svd_cost(node: Node) -> Cost:
     """Return the estimated cost of a singular value decomposition of each matrix, with vectors if
     the node computes them.
     """
-    count, m, n = algebra.matrices(node)
+    count, m, n = algebra.matrix_count_and_sizes(node)
     vectors = bool(node.attrs.get("compute_uv", 1))
-    return algebra.svd(m, n, vectors, bool(node.attrs.get("full_matrices", 0))) * count
+    return algebra.svd_cost(m, n, vectors, bool(node.attrs.get("full_matrices", 0))) * count
 
 
 @declare_function(
-    _SVD, torch="linalg_svd", doubt=estimate_exactness, backward=_svd_back(), by_result=True
+    _SVD, torch="linalg_svd", doubt=estimate_exactness, backward=_svd_backward(), by_result=True
 )
-def _svd_of_torch(node: Node) -> Cost:
+def _torch_svd_cost(node: Node) -> Cost:
     """Return the estimated cost of torch's singular value decomposition of each matrix, with all
     columns of U if `full_matrices`.
     """
-    count, m, n = algebra.matrices(node)
-    return algebra.svd(m, n, True, bool(node.attrs.get("full_matrices", 1))) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.svd_cost(m, n, True, bool(node.attrs.get("full_matrices", 1))) * count
 
 
-def _values_back(node: Node) -> Cost:
+def _singular_values_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of singular values, without vectors."""
-    count, m, n = algebra.matrices(node)
-    return algebra.svd_back(m, n, left=False, right=False) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.svd_gradient_cost(m, n, left=False, right=False) * count
 
 
 @declare_function(
     _SVD,
     torch="linalg_svdvals",
     doubt=estimate_exactness,
-    backward=first_operand_backward(_values_back),
+    backward=first_operand_backward(_singular_values_gradient_cost),
 )
 def _singular_values_cost(node: Node) -> Cost:
     """Return the estimated cost of the singular values of each matrix, without vectors."""
-    count, m, n = algebra.matrices(node)
-    return algebra.svd(m, n, vectors=False, all_of_u=False) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.svd_cost(m, n, vectors=False, all_of_u=False) * count
 
 
-def _eigh_back(node: Node) -> Cost:
+def _eigh_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a symmetric eigendecomposition, from those results that
     reach the loss.
     """
-    count, n = algebra.square(node)
-    vectors = bool(node.attrs.get("compute_v", 1)) and _reaches_loss(node, 1)
-    return algebra.eigen_symmetric_back(n, vectors) * count
+    count, n = algebra.square_matrix_count_and_rows(node)
+    vectors = bool(node.attrs.get("compute_v", 1)) and _result_reaches_loss(node, 1)
+    return algebra.symmetric_eigen_gradient_cost(n, vectors) * count
 
 
 @declare_function(
@@ -411,15 +427,15 @@ def _eigh_back(node: Node) -> Cost:
     tensorflow="SelfAdjointEigV2",
     torch=("linalg_eigh", "_linalg_eigh"),
     doubt=estimate_exactness,
-    backward=first_operand_backward(_eigh_back),
+    backward=first_operand_backward(_eigh_gradient_cost),
     by_result=True,
 )
-def _eigh(node: Node) -> Cost:
+def _eigh_cost(node: Node) -> Cost:
     """Return the estimated cost of the eigenvalues of each symmetric matrix, with vectors if the
     node computes them.
     """
-    count, n = algebra.square(node)
-    return algebra.eigen_symmetric(n, bool(node.attrs.get("compute_v", 1))) * count
+    count, n = algebra.square_matrix_count_and_rows(node)
+    return algebra.symmetric_eigen_cost(n, bool(node.attrs.get("compute_v", 1))) * count
 
 
 _COMPLEX_VECTORS = "the gradients of its complex values and vectors have no formula yet"
@@ -428,21 +444,21 @@ _COMPLEX_VECTORS = "the gradients of its complex values and vectors have no form
 @declare_function(
     _EIG, jax="eig", tensorflow="Eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS
 )
-def _eig(node: Node) -> Cost:
+def _eig_cost(node: Node) -> Cost:
     """Return the estimated cost of the eigenvalues of each matrix, with vectors if the node
     computes them.
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     requested = (node.attrs.get(name, 0) for name in ("compute_v", "compute_left_eigenvectors",
                                                    "compute_right_eigenvectors"))  # fmt: skip
-    return algebra.eigen(n, any(requested)) * count
+    return algebra.eigen_cost(n, any(requested)) * count
 
 
 @declare_function(_EIG, torch="linalg_eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS)
-def _eig_of_torch(node: Node) -> Cost:
+def _torch_eig_cost(node: Node) -> Cost:
     """Return the estimated cost of the eigenvalues and vectors of each matrix."""
-    count, n = algebra.square(node)
-    return algebra.eigen(n, vectors=True) * count
+    count, n = algebra.square_matrix_count_and_rows(node)
+    return algebra.eigen_cost(n, vectors=True) * count
 
 
 # Fourier transforms.
@@ -469,12 +485,12 @@ def fourier_transform_cost(node: Node, axes: int, inverse: bool) -> Cost:
         length = dims[index]
         rows = prod(dims) // length if length else 0
         scaled = Cost(divs=2 * length if inverse else 0)
-        total += (fft(length, real and last) + scaled) * rows
+        total += (fft_cost(length, real and last) + scaled) * rows
     return total
 
 
 @declare_function(_FFT, jax="fft", doubt=estimate_exactness, backward=linear_map_backward)
-def _fft_of_jax(node: Node) -> Cost:
+def _jax_fft_cost(node: Node) -> Cost:
     """Return the estimated cost of JAX's transform of the kind `fft_type`: FFT, IFFT, RFFT or
     IRFFT (jax/_src/lax/fft.py).
     """
@@ -485,7 +501,7 @@ def _fft_of_jax(node: Node) -> Cost:
     return fourier_transform_cost(node, len(lengths), inverse=kind.startswith("I"))
 
 
-def _transform(axes: int, inverse: bool) -> Formula:
+def _fourier_transform_formula(axes: int, inverse: bool) -> Formula:
     """Return a formula that counts Fourier transforms along the last `axes` axes."""
     return lambda node: fourier_transform_cost(node, axes, inverse)
 
@@ -495,12 +511,12 @@ for kind in ("FFT", "IFFT", "RFFT", "IRFFT"):
         inverse = kind.startswith("I")
         declare_function(
             _FFT, tensorflow=kind + ending, doubt=estimate_exactness, backward=linear_map_backward
-        )(_transform(axes, inverse))
+        )(_fourier_transform_formula(axes, inverse))
 
 # Operations on elements, and sums of segments.
 
 
-def _absolute_back(node: Node) -> Cost:
+def _absolute_value_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of |X|, dY sign(X); for complex numbers dY z / |z|, a div
     and 2 muls each.
     """
@@ -509,7 +525,7 @@ def _absolute_back(node: Node) -> Cost:
     return Cost(compares=2, muls=1) * output_element_count(node)
 
 
-_ABSOLUTE_BACK = first_operand_backward(_absolute_back)
+_ABSOLUTE_BACK = first_operand_backward(_absolute_value_gradient_cost)
 
 
 @declare_function(
@@ -525,7 +541,7 @@ def _absolute_value_cost(node: Node) -> Cost:
     return Cost(compares=output_element_count(node))
 
 
-@declare_function("n(updates) adds", jax="scatter-add", backward=moves_back)
+@declare_function("n(updates) adds", jax="scatter-add", backward=movement_backward)
 def _scatter_add_cost(node: Node) -> Cost:
     """Return the cost of adding updates at indices: an add for each element of the updates."""
     return Cost(adds=input_element_count(node, 2 if len(node.inputs) > 2 else 0))
@@ -534,7 +550,7 @@ def _scatter_add_cost(node: Node) -> Cost:
 @declare_function(
     "n(data) adds",
     tensorflow=("SegmentSum", "SegmentSumV2", "UnsortedSegmentSum"),
-    backward=moves_back,
+    backward=movement_backward,
 )
 def _segment_sum_cost(node: Node) -> Cost:
     """Return the cost of segment sums: an add for each element of the data, since sums start from
@@ -543,7 +559,7 @@ def _segment_sum_cost(node: Node) -> Cost:
     return Cost(adds=input_element_count(node))
 
 
-def _extreme_back(node: Node) -> Cost:
+def _segment_extreme_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a segment minimum or maximum, which equal extremes share:
     per element a compare, an add, a mul.
 
@@ -557,14 +573,14 @@ def _extreme_back(node: Node) -> Cost:
 @declare_function(
     "n(data) compares",
     tensorflow=("UnsortedSegmentMax", "UnsortedSegmentMin"),
-    backward=first_operand_backward(_extreme_back),
+    backward=first_operand_backward(_segment_extreme_gradient_cost),
 )
 def _segment_extreme_cost(node: Node) -> Cost:
     """Return the cost of segment minima or maxima: a compare for each element of the data."""
     return Cost(compares=input_element_count(node))
 
 
-operator.without_rule(
+operator.declare_without_rule(
     (
         *("StringLower", "StringUpper", "StringSplit", "StringSplitV2", "StringJoin"),
         *("StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"),
@@ -639,9 +655,9 @@ def _interpolation_cost(node: Node) -> Cost:
     "n(values)*N MACs",
     tensorflow="SparseTensorDenseMatMul",
     contracts=(1, 3),
-    backward=each_operand(1, 3),
+    backward=product_backward(1, 3),
 )
-def _sparse_product(node: Node) -> Cost:
+def _tensorflow_sparse_product_cost(node: Node) -> Cost:
     """Return the cost of a sparse A [M, K] times a dense B [K, N]: N MACs for each stored value of
     A.
 
@@ -656,7 +672,7 @@ def _sparse_product(node: Node) -> Cost:
     tensorflow=tuple(f"SparseSegment{kind}" for kind in ("Sum", "Mean", "SqrtN")),
     backward="the sum of the gradient of each segment into its rows is not derived",
 )
-def _sparse_segments(node: Node) -> Cost:
+def _sparse_segment_sum_cost(node: Node) -> Cost:
     """Return the cost of summing, by segments, the table rows that indices select; divs for a
     mean.
     """
@@ -672,9 +688,9 @@ def _sparse_segments(node: Node) -> Cost:
 @declare_function(
     "n(values) adds",
     tensorflow=("SparseReduceSum", "SparseTensorDenseAdd"),
-    backward=moves_back,
+    backward=movement_backward,
 )
-def _sparse_sum(node: Node) -> Cost:
+def _tensorflow_sparse_sum_cost(node: Node) -> Cost:
     """Return the cost of summing a sparse tensor: an add for each stored value."""
     return Cost(adds=input_element_count(node, 1))
 
@@ -690,7 +706,7 @@ def _bincount_cost(node: Node) -> Cost:
 
 
 @declare_function("n(x) muls", tensorflow="Cumprod", backward=CUMULATIVE_PRODUCT_BACK)
-def _running_product(node: Node) -> Cost:
+def _running_product_cost(node: Node) -> Cost:
     """Return the cost of running products: a mul for each element."""
     return Cost(muls=output_element_count(node))
 
@@ -699,7 +715,7 @@ def _running_product(node: Node) -> Cost:
     "[M, K] x [G, K, N]: n(Y)*K MACs; cut along K: M*K*N",
     jax="ragged_dot_general",
     doubt=upper_bound_exactness,
-    backward=each_operand(0, 1),
+    backward=product_backward(0, 1),
 )
 def _jax_ragged_dot_cost(node: Node) -> Cost:
     """Return the largest cost of a product in which each row belongs to one group, [M, K] x [G, K,
@@ -755,7 +771,7 @@ def _other_device_count(node: Node) -> int:
     return group - 1
 
 
-def _device_gather_back(node: Node) -> Cost:
+def _device_gather_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of gathering parts from n devices: (n - 1) n(X) adds on each
     device.
     """
@@ -766,13 +782,13 @@ def _device_gather_back(node: Node) -> Cost:
     "(n-1)*n(Y) adds on each of n devices",
     jax=("psum", "psum_invariant", "unreduced_psum"),
     doubt=estimate_exactness,
-    backward=moves_back,
+    backward=movement_backward,
 )
 @declare_function(
     "(n-1)*n(Y) adds on each of n devices",
     jax=("reduce_scatter", "unreduced_reduce_scatter"),
     doubt=estimate_exactness,
-    backward=moves_back,
+    backward=movement_backward,
 )
 def _device_sum_cost(node: Node) -> Cost:
     """Return the estimated cost of a sum over n devices: n - 1 adds per element of the result on
@@ -787,20 +803,20 @@ def _device_sum_cost(node: Node) -> Cost:
     doubt=estimate_exactness,
     backward="JAX has no gradient for it",
 )
-def _extreme_over_devices(node: Node) -> Cost:
+def _device_extreme_cost(node: Node) -> Cost:
     """Return the estimated cost of a minimum or maximum over n devices: n - 1 compares per element
     on each device.
     """
     return Cost(compares=_other_device_count(node) * output_element_count(node))
 
 
-declare_function(MOVED, jax=("ppermute", "pbroadcast", "all_to_all"), backward=moves_back)(
+declare_function(MOVED, jax=("ppermute", "pbroadcast", "all_to_all"), backward=movement_backward)(
     movement_cost
 )
 declare_function(
     MOVED,
     jax=("all_gather", "all_gather_invariant", "all_gather_reduced"),
-    backward=first_operand_backward(_device_gather_back),
+    backward=first_operand_backward(_device_gather_gradient_cost),
 )(movement_cost)
 
 
@@ -813,9 +829,9 @@ _FILTER = sizes_constraint("input[N,...] filter_sizes[_] out_backprop[N,...]")
     "n(dY)*prod(kernel)*C/groups MACs",
     tensorflow=("Conv2DBackpropFilter", "Conv3DBackpropFilterV2"),
     requires=_FILTER,
-    backward=each_operand(0, 2),
+    backward=product_backward(0, 2),
 )
-def _filter_gradient(node: Node) -> Cost:
+def _conv_weight_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a convolution's weights: each element of dY meets each
     weight of its filter once.
 
@@ -829,15 +845,15 @@ def _filter_gradient(node: Node) -> Cost:
     "n(dY)*prod(kernel) MACs",
     tensorflow="DepthwiseConv2dNativeBackpropFilter",
     requires=_FILTER,
-    backward=each_operand(0, 2),
+    backward=product_backward(0, 2),
 )
 @declare_function(
     "n(dY)*prod(kernel) MACs",
     tensorflow="DepthwiseConv2dNativeBackpropInput",
     requires=sizes_constraint("input_sizes[_] filter[_,_,C,M] out_backprop[N,_,_,_]"),
-    backward=each_operand(1, 2),
+    backward=product_backward(1, 2),
 )
-def _depthwise_gradient(node: Node) -> Cost:
+def _depthwise_conv_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of the weights or the input of a depthwise convolution:
     prod(kernel) MACs per element of dY.
 
@@ -849,13 +865,15 @@ def _depthwise_gradient(node: Node) -> Cost:
     return Cost(macs=input_element_count(node, 2) * prod(dims[:2]))
 
 
-@declare_function("n(dY)-C adds", tensorflow="BiasAddGrad", backward=moves_back)
-def _bias_gradient(node: Node) -> Cost:
+@declare_function("n(dY)-C adds", tensorflow="BiasAddGrad", backward=movement_backward)
+def _bias_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a bias with C channels: n(dY) - C adds."""
-    return Cost(adds=reduction_operations(input_element_count(node), output_element_count(node)))
+    return Cost(
+        adds=reduction_operation_count(input_element_count(node), output_element_count(node))
+    )
 
 
-def _relu_gate_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _relu_gradient_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of a ReLU's gradient, for each requested operand.
 
     d(dY) where X > 0, by the compares of the forward pass; X has none.
@@ -863,14 +881,14 @@ def _relu_gate_backward(node: Node, requested: Wanted, forward: Cost) -> Gradien
     return Gradient({0: forward} if 0 in requested else {})
 
 
-@declare_function("n compares", tensorflow="ReluGrad", backward=_relu_gate_backward)
-def _gate_gradient(node: Node) -> Cost:
+@declare_function("n compares", tensorflow="ReluGrad", backward=_relu_gradient_backward)
+def _relu_gradient_cost(node: Node) -> Cost:
     """Return the cost of a ReLU's gradient, dY where X > 0 and else 0: a compare per element."""
     return Cost(compares=output_element_count(node))
 
 
-declare_function("2n compares", tensorflow="Relu6Grad", backward=_relu_gate_backward)(
-    lambda node: _gate_gradient(node) * 2
+declare_function("2n compares", tensorflow="Relu6Grad", backward=_relu_gradient_backward)(
+    lambda node: _relu_gradient_cost(node) * 2
 )
 
 
@@ -911,15 +929,17 @@ declare_function(
         *("scatter", "rev"),
     ),
     tensorflow=("Roll", "Real", "Imag", "Complex"),
-    backward=moves_back,
+    backward=movement_backward,
 )(movement_cost)
-declare_function(MOVED, jax="complex_broadcast_in_dim", backward=sums_back)(movement_cost)
+declare_function(MOVED, jax="complex_broadcast_in_dim", backward=sum_of_copies_backward)(
+    movement_cost
+)
 # What is read several times sums the gradients of its copies.
 declare_function(
     MOVED,
     jax=("complex_gather", "lax/other.conv_general_dilated_patches"),
     tensorflow="ExtractImagePatches",
-    backward=scatters_back,
+    backward=scatter_add_backward,
 )(movement_cost)
 declare_function(
     MOVED,
@@ -935,7 +955,7 @@ declare_function(
         *("TensorListPushBack", "TensorListPopBack"),
     ),
     traffic="view",
-    backward=moves_back,
+    backward=movement_backward,
 )(movement_cost)
 declare_function(
     MOVED,
@@ -956,7 +976,7 @@ declare_function(
 # exp or erf, whatever series or table a library evaluates.
 
 
-def special_function(node: Node) -> Cost:
+def special_function_cost(node: Node) -> Cost:
     """Return the cost of a special function, such as Gamma or Bessel functions: one special per
     element.
 
@@ -965,7 +985,7 @@ def special_function(node: Node) -> Cost:
     return Cost(specials=output_element_count(node))
 
 
-def special(
+def declare_special_functions(
     back: Backward,
     *,
     jax: Names = (),
@@ -979,7 +999,7 @@ def special(
     of_prims = (prims,) if isinstance(prims, str) else prims
     equation = "n(Y) specials"
     declare_function(equation, jax=jax, tensorflow=tensorflow, torch=torch, backward=back)(
-        special_function
+        special_function_cost
     )
     operator(
         tuple(f"prims.{name}.default" for name in of_prims),
@@ -987,7 +1007,7 @@ def special(
         domain=TORCH,
         page="https://docs.pytorch.org/docs/stable/special.html",
         backward=back,
-    )(special_function)
+    )(special_function_cost)
 
 
 def _second_operand_backward(work: Cost) -> Backward:
@@ -995,7 +1015,7 @@ def _second_operand_backward(work: Cost) -> Backward:
     with a gradient.
     """
 
-    def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
         """Return the cost of the gradient of the second operand. Raises ValueError if the first
         one needs a gradient.
         """
@@ -1014,65 +1034,69 @@ _QUOTIENT = _NEXT + Cost(divs=1, adds=1)  # J0 - y / x of J1
 # Of igamma by x: exp((a - 1) log x - x - lgamma(a)); by a: a special of its own.
 _INCOMPLETE = Cost(specials=3, adds=3, muls=2)
 
-special(
+declare_special_functions(
     elementwise_backward(_NEXT),
     jax=("lgamma", "digamma"),
     tensorflow=("Lgamma", "Digamma", "BesselI0"),
     prims=("lgamma", "digamma", "bessel_i0"),
     torch="polygamma",
 )
-special(_second_operand_backward(_NEXT), jax="polygamma", tensorflow="Polygamma")
+declare_special_functions(_second_operand_backward(_NEXT), jax="polygamma", tensorflow="Polygamma")
 # -x zeta(x + 1, q)
-special(
+declare_special_functions(
     _second_operand_backward(Cost(specials=1, muls=2, adds=2)),
     jax="zeta",
     tensorflow="Zeta",
     prims="zeta",
 )
-special(
+declare_special_functions(
     elementwise_backward(_NEXT, _INCOMPLETE), jax="igamma", tensorflow="Igamma", prims="igamma"
 )
-special(
+declare_special_functions(
     elementwise_backward(_OPPOSITE, _INCOMPLETE + Cost(adds=1)),
     jax="igammac",
     tensorflow="Igammac",
     prims="igammac",
 )
 # sqrt(pi) / 2 exp(y^2); sqrt(2 pi) exp(y^2 / 2); 2 x y - 2 / sqrt(pi)
-special(
+declare_special_functions(
     elementwise_backward(Cost(specials=1, muls=3)),
     jax="erf_inv",
     tensorflow="Erfinv",
     prims="erf_inv",
 )
-special(elementwise_backward(Cost(specials=1, muls=4)), tensorflow="Ndtri", prims="ndtri")
-special(elementwise_backward(Cost(muls=3, adds=1)), prims="erfcx")
+declare_special_functions(
+    elementwise_backward(Cost(specials=1, muls=4)), tensorflow="Ndtri", prims="ndtri"
+)
+declare_special_functions(elementwise_backward(Cost(muls=3, adds=1)), prims="erfcx")
 # I1e - sign(x) y; I0 - y / x; I0e - y (sign(x) + 1 / x)
-special(
+declare_special_functions(
     elementwise_backward(Cost(specials=1, compares=2, muls=2, adds=1)),
     jax="bessel_i0e",
     tensorflow="BesselI0e",
     prims="bessel_i0e",
 )
-special(
+declare_special_functions(
     elementwise_backward(_QUOTIENT),
     tensorflow=("BesselI1", "BesselJ1", "BesselY1"),
     prims="bessel_i1",
 )
-special(
+declare_special_functions(
     elementwise_backward(Cost(specials=1, compares=2, divs=1, adds=2, muls=2)),
     jax="bessel_i1e",
     tensorflow="BesselI1e",
     prims="bessel_i1e",
 )
-special(
+declare_special_functions(
     elementwise_backward(_OPPOSITE), tensorflow=("BesselJ0", "BesselY0", "BesselK0", "BesselK0e")
 )
 # -K0 - y / x; y (1 - 1 / x) - K0e
-special(elementwise_backward(_QUOTIENT + Cost(adds=1)), tensorflow="BesselK1")
-special(elementwise_backward(_QUOTIENT + Cost(muls=1, adds=1)), tensorflow="BesselK1e")
+declare_special_functions(elementwise_backward(_QUOTIENT + Cost(adds=1)), tensorflow="BesselK1")
+declare_special_functions(
+    elementwise_backward(_QUOTIENT + Cost(muls=1, adds=1)), tensorflow="BesselK1e"
+)
 # PyTorch marks their results as not differentiable (derivatives.yaml).
-special(
+declare_special_functions(
     no_gradient,
     torch=(
         *("special_airy_ai", "special_bessel_y0", "special_bessel_y1"),

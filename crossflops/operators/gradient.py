@@ -18,7 +18,7 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     output_element_count,
-    reduction_operations,
+    reduction_operation_count,
 )
 
 
@@ -47,9 +47,9 @@ class Gradient(msgspec.Struct, frozen=True):
     doubt: str = ""
 
 
-Wanted: TypeAlias = frozenset[int]
+OperandPositions: TypeAlias = frozenset[int]
 # Of a node, the places whose gradients are wanted (one at least) and its forward work.
-Backward: TypeAlias = Callable[[Node, Wanted, Cost], Gradient]
+Backward: TypeAlias = Callable[[Node, OperandPositions, Cost], Gradient]
 NOT_YET = "its backward pass has no formula yet"
 FUSED = (
     "the operator was fused by onnxruntime and has no formula yet: count the model before fusion"
@@ -57,19 +57,19 @@ FUSED = (
 QUANTIZED = "integers have no gradient: count the model before quantization"
 
 
-def no_gradient(_node: Node, _wanted: Wanted, _forward: Cost) -> Gradient:
+def no_gradient(_node: Node, _wanted: OperandPositions, _forward: Cost) -> Gradient:
     """Return a gradient without work, for an operator whose result cannot be differentiated."""
     return Gradient({})
 
 
-def each_operand(*digits: int, bias: int | None = None) -> Backward:
+def product_backward(*digits: int, bias: int | None = None) -> Backward:
     """Return a backward function of a product of these operands: the gradient of each costs the
     MACs of the forward pass.
 
     The gradient of a bias sums those of the results: n(Y) - n(B) adds.
     """
 
-    def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
         """Return the cost of the gradients: for each requested factor the forward MACs, for the
         bias the sum over results.
         """
@@ -86,7 +86,9 @@ def broadcast_sum_cost(node: Node, index: int) -> Cost:
     `index`: n(Y) - n adds.
     """
     return Cost(
-        adds=reduction_operations(output_element_count(node), input_element_count(node, index))
+        adds=reduction_operation_count(
+            output_element_count(node), input_element_count(node, index)
+        )
     )
 
 
@@ -97,7 +99,7 @@ def elementwise_backward(*work: Cost) -> Backward:
     `work` has an entry for each operand; the last one holds for all further operands.
     """
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradients: `work` per element of the result, plus sums over
         broadcast axes.
         """
@@ -112,29 +114,29 @@ def elementwise_backward(*work: Cost) -> Backward:
     return backward
 
 
-def per_input(work: Cost = ZERO) -> Backward:
+def backward_per_input_element(work: Cost = ZERO) -> Backward:
     """Return a backward function with this cost per element of each operand."""
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradients: `work` per element of each requested operand."""
         return Gradient({index: work * input_element_count(node, index) for index in requested})
 
     return backward
 
 
-def moves_back(_node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def movement_backward(_node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return gradients without work: their elements are only moved or selected."""
     return Gradient(dict.fromkeys(requested, ZERO))
 
 
-def sums_back(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def sum_of_copies_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of copied elements: each sums the gradients of its copies,
     n(Y) - n(X) adds.
     """
     return Gradient({index: broadcast_sum_cost(node, index) for index in requested})
 
 
-def scatters_back(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def scatter_add_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of selected elements: an add for each element of the
     result, into zeros.
     """
@@ -146,7 +148,7 @@ def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
     gradient.
     """
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost `work(node)` for the gradient of the first operand, if it is
         requested.
         """
@@ -155,13 +157,13 @@ def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
     return backward
 
 
-def linear_map_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def linear_map_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of a linear map with fixed weights: as much as the map
     itself.
     """
     return Gradient(dict.fromkeys(requested, forward))
 
 
-def present(node: Node, *digits: int) -> bool:
+def has_any_input(node: Node, *digits: int) -> bool:
     """Return whether the node is given one of the inputs at these indices."""
     return any(has_input(node, index) for index in digits)

@@ -4,11 +4,11 @@ from functools import partial
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.gradient import elementwise_backward, moves_back, no_gradient
+from crossflops.operators.gradient import elementwise_backward, movement_backward, no_gradient
 from crossflops.operators.movement import MOVED, movement_cost
-from crossflops.operators.operands import dims_of, ints, operand_label
-from crossflops.operators.pointwise import ADD, COMPARE, MUL, per_element
-from crossflops.operators.rule import EXTINCT, Constraint, Operators
+from crossflops.operators.operands import input_label, input_shape, integer_list_or_none
+from crossflops.operators.pointwise import ADD, COMPARE, MUL, formula_per_output_element
+from crossflops.operators.rule import EXTINCT, Constraint, OperandProblem, Operators
 
 operator = Operators()
 dropped = partial(operator, page=EXTINCT)
@@ -26,19 +26,17 @@ def declare_legacy_pointwise(
         f"n(Y)*work of Y = {equation}",
         requires=requires,
         backward=elementwise_backward(back),
-    )(per_element(work))
+    )(formula_per_output_element(work))
 
 
-def _image_bias_constraint(node: Node) -> str:
+def _image_bias_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of ImageScaler, or "" if nothing is: a bias for each
     channel of [N, C, H, W].
     """
-    dims, bias = dims_of(node, 0), node.attrs.get("bias")
+    dims, bias = input_shape(node, 0), node.attrs.get("bias")
     if dims is None or not isinstance(bias, tuple) or (len(dims) > 3 and dims[1] == len(bias)):
         return ""
-    return (
-        f"{operand_label(node, 0)} needs rank 4 and the {len(bias)} channels of attribute 'bias'"
-    )
+    return f"{input_label(node, 0)} needs rank 4 and the {len(bias)} channels of attribute 'bias'"
 
 
 declare_legacy_pointwise("Affine", MUL + ADD, "alpha * X + beta", MUL)
@@ -60,25 +58,25 @@ declare_legacy_pointwise(
 declare_legacy_pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", COMPARE)
 
 
-def _crop_border_constraint(node: Node) -> str:
+def _crop_border_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Crop, or "" if nothing is: four borders inside the
     image [N, C, H, W].
     """
-    dims, border = dims_of(node, 0), ints(node, "border") or ()
+    dims, border = input_shape(node, 0), integer_list_or_none(node, "border") or ()
     if dims is None or not border or (len(dims) == 4 == len(border)):
         inside = not dims or all(
             size >= before + after
             for size, before, after in zip(dims[:1:-1], border, border[2:], strict=False)
         )
-        return "" if inside else f"{operand_label(node, 0)} is smaller than its border"
+        return "" if inside else f"{input_label(node, 0)} is smaller than its border"
     return (
-        f"{operand_label(node, 0)} has rank {len(dims)}, and the border has {len(border)} sizes: "
+        f"{input_label(node, 0)} has rank {len(dims)}, and the border has {len(border)} sizes: "
         "both must be 4"
     )
 
 
-dropped("Crop", MOVED, traffic="gather", requires=_crop_border_constraint, backward=moves_back)(
-    movement_cost
-)
-dropped("DynamicSlice", MOVED, traffic="gather", backward=moves_back)(movement_cost)
+dropped(
+    "Crop", MOVED, traffic="gather", requires=_crop_border_constraint, backward=movement_backward
+)(movement_cost)
+dropped("DynamicSlice", MOVED, traffic="gather", backward=movement_backward)(movement_cost)
 dropped("GivenTensorFill", "0: known values", backward=no_gradient)(movement_cost)

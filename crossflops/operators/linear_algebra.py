@@ -18,14 +18,14 @@ from crossflops.operators.access import (
     output_spec,
     spec_shape,
 )
-from crossflops.operators.gradient import Gradient, Wanted, first_operand_backward
+from crossflops.operators.gradient import Gradient, OperandPositions, first_operand_backward
 from crossflops.operators.operands import sizes_constraint
 from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimate_exactness
 
 operator = Operators()
 
 
-def lu(m: int, n: int) -> Cost:
+def lu_cost(m: int, n: int) -> Cost:
     """Return the cost of the LU decomposition of an m x n matrix by elimination.
 
     Square: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and subs.
@@ -35,7 +35,7 @@ def lu(m: int, n: int) -> Cost:
     return Cost(divs=sum(below for below, _ in steps), muls=inner, adds=inner)
 
 
-def cholesky(n: int) -> Cost:
+def cholesky_cost(n: int) -> Cost:
     """Return the cost of the Cholesky decomposition of an n x n matrix: n roots, n(n-1)/2 divs,
     (n^3-n)/6 muls and subs.
     """
@@ -43,7 +43,7 @@ def cholesky(n: int) -> Cost:
     return Cost(specials=n, divs=n * (n - 1) // 2, muls=inner, adds=inner)
 
 
-def triangular(n: int, columns: int, unit: bool = False) -> Cost:
+def triangular_solve_cost(n: int, columns: int, unit: bool = False) -> Cost:
     """Return the cost of solving L X = B with a triangular n x n matrix: per column n(n-1)/2 muls
     and subs, and n divs unless `unit`.
     """
@@ -51,21 +51,25 @@ def triangular(n: int, columns: int, unit: bool = False) -> Cost:
     return Cost(divs=0 if unit else n, muls=inner, adds=inner) * columns
 
 
-def solve(n: int, columns: int) -> Cost:
+def linear_solve_cost(n: int, columns: int) -> Cost:
     """Return the cost of solving A X = B with an n x n matrix A: one LU decomposition, then both
     triangles for each column.
     """
-    return lu(n, n) + triangular(n, columns, unit=True) + triangular(n, columns)
+    return (
+        lu_cost(n, n)
+        + triangular_solve_cost(n, columns, unit=True)
+        + triangular_solve_cost(n, columns)
+    )
 
 
-def determinant(n: int) -> Cost:
+def determinant_cost(n: int) -> Cost:
     """Return the cost of the determinant of an n x n matrix: one LU decomposition, and n - 1 muls
     of its diagonal.
     """
-    return lu(n, n) + Cost(muls=max(n - 1, 0))
+    return lu_cost(n, n) + Cost(muls=max(n - 1, 0))
 
 
-def inverse(n: int) -> Cost:
+def matrix_inverse_cost(n: int) -> Cost:
     """Return the cost of the inverse of an n x n matrix by Gauss-Jordan elimination in place: n^2
     divs, n(n-1)^2 muls and subs.
 
@@ -76,7 +80,7 @@ def inverse(n: int) -> Cost:
     return Cost(divs=n * n, muls=inner, adds=inner)
 
 
-def reflectors(m: int, n: int) -> Cost:
+def householder_vectors_cost(m: int, n: int) -> Cost:
     """Return the cost of R and the Householder vectors of an m x n matrix.
 
     Its norm takes L muls, L - 1 adds and a root, the vector an add and L - 1 divs, tau a div; each
@@ -98,7 +102,7 @@ def _reflector_update_cost(length: int) -> Cost:
     return Cost(muls=2 * (length - 1) + 1, adds=2 * (length - 1) + 1)
 
 
-def orthogonal(m: int, k: int, columns: int) -> Cost:
+def orthogonal_columns_cost(m: int, k: int, columns: int) -> Cost:
     """Return the cost of computing the first `columns` columns of the orthogonal matrix Q [m, m]
     from k Householder vectors.
 
@@ -110,12 +114,12 @@ def orthogonal(m: int, k: int, columns: int) -> Cost:
     return total
 
 
-def qr(m: int, n: int, columns: int) -> Cost:
+def qr_cost(m: int, n: int, columns: int) -> Cost:
     """Return the cost of the QR decomposition of an m x n matrix with `columns` columns of Q (0:
     only R).
     """
-    factors = reflectors(m, n)
-    return factors + orthogonal(m, min(m, n), columns) if columns else factors
+    factors = householder_vectors_cost(m, n)
+    return factors + orthogonal_columns_cost(m, min(m, n), columns) if columns else factors
 
 
 def _half_muls_half_adds(operations: int) -> Cost:
@@ -123,7 +127,7 @@ def _half_muls_half_adds(operations: int) -> Cost:
     return Cost(muls=operations // 2, adds=operations - operations // 2)
 
 
-def svd(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
+def svd_cost(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
     """Return the cost of the singular values of an m x n matrix by Golub and Reinsch, with vectors
     on request.
 
@@ -138,14 +142,14 @@ def svd(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
     return _half_muls_half_adds(14 * m * n**2 + 8 * n**3)
 
 
-def eigen_symmetric(n: int, vectors: bool) -> Cost:
+def symmetric_eigen_cost(n: int, vectors: bool) -> Cost:
     """Return the cost of the eigenvalues of a symmetric n x n matrix by QR: 4n^3/3, with vectors
     9n^3 operations (section 8.3).
     """
     return _half_muls_half_adds(9 * n**3 if vectors else 4 * n**3 // 3)
 
 
-def eigen(n: int, vectors: bool) -> Cost:
+def eigen_cost(n: int, vectors: bool) -> Cost:
     """Return the cost of the eigenvalues of an n x n matrix by QR: 10n^3, with vectors 25n^3
     operations (section 7.5).
     """
@@ -155,17 +159,17 @@ def eigen(n: int, vectors: bool) -> Cost:
 # Determinant and inverse by Gaussian elimination, one algorithm of several: estimates.
 
 
-def matrices(node: Node) -> tuple[int, int, int]:
+def matrix_count_and_sizes(node: Node) -> tuple[int, int, int]:
     """Return (number of matrices, rows, columns) of the first input."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return prod(dims[:-2]), dims[-2], dims[-1]
 
 
-def square(node: Node) -> tuple[int, int]:
+def square_matrix_count_and_rows(node: Node) -> tuple[int, int]:
     """Return (number of matrices, rows) of the first input. Raises ValueError if the matrices are
     not square.
     """
-    count, rows, columns = matrices(node)
+    count, rows, columns = matrix_count_and_sizes(node)
     if rows != columns:
         raise ValueError(f"{node.op} needs square matrices, not {rows}x{columns}")
     return count, rows
@@ -180,21 +184,25 @@ def _matrix_product_cost(rows: int, inner: int, columns: int) -> Cost:
     return Cost(macs=rows * inner * columns)
 
 
-def cholesky_back(n: int) -> Cost:
+def cholesky_gradient_cost(n: int) -> Cost:
     """Return the cost of the gradient of a Cholesky decomposition: dA = L^-T F L^-1, F the halved
     sum of tril(L^T dL) and its transpose (cholesky_backward).
     """
-    return _matrix_product_cost(n, n, n) + Cost(adds=n * n, muls=n * n) + triangular(n, n) * 2
+    return (
+        _matrix_product_cost(n, n, n)
+        + Cost(adds=n * n, muls=n * n)
+        + triangular_solve_cost(n, n) * 2
+    )
 
 
-def inverse_back(n: int) -> Cost:
+def inverse_gradient_cost(n: int) -> Cost:
     """Return the cost of the gradient of an inverse: dA = -A^-T dY A^-T (derivatives.yaml:
     linalg_inv_ex).
     """
     return _matrix_product_cost(n, n, n) * 2 + Cost(adds=n * n)
 
 
-def inverse_solve_back(n: int) -> Cost:
+def jax_inverse_gradient_cost(n: int) -> Cost:
     """Return the cost of the gradient of JAX's inverse, which solves A X = I: dB solves A^T dB =
     dX, and dA = -dB X^T.
 
@@ -203,43 +211,47 @@ def inverse_solve_back(n: int) -> Cost:
     return (
         _matrix_product_cost(n, n, n)
         + Cost(adds=n * n)
-        + triangular(n, n, unit=True)
-        + triangular(n, n)
+        + triangular_solve_cost(n, n, unit=True)
+        + triangular_solve_cost(n, n)
     )
 
 
-def logarithm_of_determinant(n: int) -> Cost:
+def log_determinant_cost(n: int) -> Cost:
     """Return the cost of the logarithm and the sign of a determinant: an LU decomposition, and
     work on its diagonal.
     """
-    return lu(n, n) + Cost(muls=max(n - 1, 0), specials=n, adds=max(n - 1, 0))
+    return lu_cost(n, n) + Cost(muls=max(n - 1, 0), specials=n, adds=max(n - 1, 0))
 
 
-def logarithm_back(n: int) -> Cost:
+def log_determinant_gradient_cost(n: int) -> Cost:
     """Return the cost of the gradient of the logarithm of a determinant, which solves A^T dA = dY
     I (jax/_src/numpy/linalg.py: _slogdet_jvp).
     """
-    return triangular(n, n, unit=True) + triangular(n, n)
+    return triangular_solve_cost(n, n, unit=True) + triangular_solve_cost(n, n)
 
 
-def determinant_back(n: int) -> Cost:
+def determinant_gradient_cost(n: int) -> Cost:
     """Return the cost of the gradient of a determinant, which solves A^T dA = diag(dY det) with
     the stored factors (linalg_det_backward).
 
     An add for each element keeps zeros from the diagonal.
     """
-    return Cost(muls=1, adds=n * n) + triangular(n, n, unit=True) + triangular(n, n)
+    return (
+        Cost(muls=1, adds=n * n)
+        + triangular_solve_cost(n, n, unit=True)
+        + triangular_solve_cost(n, n)
+    )
 
 
-def lu_back(n: int) -> Cost:
+def lu_gradient_cost(n: int) -> Cost:
     """Return the cost of the gradient of an LU decomposition: dA = P L^-T (tril(L^T dL) + triu(dU
     U^T)) U^-T, with P as a product (lu_factor_ex_backward).
     """
-    solved = triangular(n, n) + triangular(n, n, unit=True)
+    solved = triangular_solve_cost(n, n) + triangular_solve_cost(n, n, unit=True)
     return _matrix_product_cost(n, n, n) * 3 + Cost(adds=n * n) + solved
 
 
-def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
+def qr_gradient_cost(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
     """Return the cost of the gradient of a QR decomposition: dA = (dQ + Q S) R^-T, S from triu(dR
     R^T - Q^T dQ) (linalg_qr_backward).
 
@@ -254,16 +266,16 @@ def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
     )
     if m >= n:
         joined = Cost(adds=n * n + m * n * q, muls=n)
-        return towards + joined + _matrix_product_cost(m, n, n) + triangular(n, m)
+        return towards + joined + _matrix_product_cost(m, n, n) + triangular_solve_cost(n, m)
     made = (
         _matrix_product_cost(m, m, m)
         + (_matrix_product_cost(m, m, n) + Cost(adds=m * n)) * r
         + Cost(adds=2 * m * m)
     )
-    return towards + made + triangular(m, m)
+    return towards + made + triangular_solve_cost(m, m)
 
 
-def svd_back(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
+def svd_gradient_cost(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
     """Return the cost of the gradient of a singular value decomposition: dA = U dS V^T, more if U
     or V reach the loss (svd_backward).
 
@@ -289,7 +301,7 @@ def svd_back(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
     return skew + joined + _matrix_product_cost(n, n, n) + _matrix_product_cost(m, n, n)
 
 
-def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
+def symmetric_eigen_gradient_cost(n: int, vectors: bool) -> Cost:
     """Return the cost of the gradient of a symmetric eigendecomposition: dA = V diag(dL) V^T; with
     vectors V (diag(dL) + skew(V^T dV) / E) V^T, E_ij = L_j - L_i.
 
@@ -300,17 +312,17 @@ def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
     return _matrix_product_cost(n, n, n) * 3 + Cost(adds=2 * n * n, muls=n * n, divs=n * n)
 
 
-def triangular_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def triangular_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of a triangular solve: dB solves A^T dB = dX, and dA = -dB
     X^T (linalg_solve_triangular_backward).
 
     Raises ValueError for sizes that broadcast.
     """
-    count, n = square(node)
-    columns, unit = solution_column_count(node), unit_diagonal(node)
+    count, n = square_matrix_count_and_rows(node)
+    columns, unit = solution_column_count(node), has_unit_diagonal(node)
     product = (_matrix_product_cost(n, columns, n) + Cost(adds=n * n)) * count
     work = {0: product, 1: ZERO}
-    inner = triangular(n, columns, unit) * count
+    inner = triangular_solve_cost(n, columns, unit) * count
     return Gradient({index: work[index] for index in requested}, inner=inner)
 
 
@@ -318,7 +330,7 @@ def solution_column_count(node: Node) -> int:
     """Return the number of columns of X in each system A X = B. Raises ValueError if sizes are
     broadcast.
     """
-    count, n = square(node)
+    count, n = square_matrix_count_and_rows(node)
     outer = spec_shape(input_spec(node, 0))[:-2]
     if spec_shape(output_spec(node))[: len(outer)] != outer or input_element_count(
         node, 1
@@ -327,7 +339,7 @@ def solution_column_count(node: Node) -> int:
     return output_element_count(node) // (count * n) if count * n else 0
 
 
-def unit_diagonal(node: Node) -> bool:
+def has_unit_diagonal(node: Node) -> bool:
     """Return whether the node takes the diagonal of its triangular matrix as 1."""
     return bool(node.attrs.get("unit_diagonal") or node.attrs.get("unitriangular"))
 
@@ -337,7 +349,7 @@ def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
 
     def formula(node: Node) -> Cost:
         """Return `work(n)` for each n x n matrix of the first input, summed."""
-        count, n = square(node)
+        count, n = square_matrix_count_and_rows(node)
         return work(n) * count
 
     return formula
@@ -349,17 +361,17 @@ def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
     since=11,
     doubt=estimate_exactness,
     requires=sizes_constraint("X[...,M,M]"),
-    backward=first_operand_backward(square_matrix_formula(determinant_back)),
+    backward=first_operand_backward(square_matrix_formula(determinant_gradient_cost)),
 )
-def det(node: Node) -> Cost:
+def onnx_det_cost(node: Node) -> Cost:
     """Return the estimated cost of Det by elimination: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and
     subs, then n - 1 muls of the diagonal.
 
     X [..., n, n].
     https://onnx.ai/onnx/operators/onnx__Det.html
     """
-    count, n = square(node)
-    return determinant(n) * count
+    count, n = square_matrix_count_and_rows(node)
+    return determinant_cost(n) * count
 
 
 @operator(
@@ -368,9 +380,9 @@ def det(node: Node) -> Cost:
     domain=MICROSOFT,
     doubt=estimate_exactness,
     requires=sizes_constraint("X[...,M,M]"),
-    backward=first_operand_backward(square_matrix_formula(inverse_back)),
+    backward=first_operand_backward(square_matrix_formula(inverse_gradient_cost)),
 )
-def inv(node: Node) -> Cost:
+def onnx_inverse_cost(node: Node) -> Cost:
     """Return the estimated cost of Inverse by Gauss-Jordan elimination in place: n^2 divs,
     n(n-1)^2 muls and subs per matrix.
 
@@ -378,5 +390,5 @@ def inv(node: Node) -> Cost:
     beside the pivot. X [..., n, n].
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
     """
-    count, n = square(node)
-    return inverse(n) * count
+    count, n = square_matrix_count_and_rows(node)
+    return matrix_inverse_cost(n) * count

@@ -11,79 +11,87 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
 from crossflops.operators.gradient import (
     QUANTIZED,
     Gradient,
-    Wanted,
+    OperandPositions,
     broadcast_sum_cost,
-    each_operand,
     no_gradient,
+    product_backward,
 )
 from crossflops.operators.operands import (
     Shape,
-    broadcast_to,
-    dims_of,
+    broadcast_to_constraint,
     inner_axis_constraint,
-    operand_label,
-    single,
+    input_label,
+    input_shape,
+    single_number_constraint,
 )
-from crossflops.operators.operands import operand_label as operand
-from crossflops.operators.quantization import requantize
-from crossflops.operators.rule import Constraint, Exactness, Operators, products_of
+from crossflops.operators.quantization import requantization_cost
+from crossflops.operators.rule import (
+    Constraint,
+    Exactness,
+    OperandProblem,
+    Operators,
+    constant_macs_unless_varying,
+)
 
 operator = Operators()
 
 
-def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
+def equal_inner_size_constraint(node: Node, first: int = 0, second: int = 1) -> OperandProblem:
     """Return why the inner sizes K of two factors differ; "" if they are equal."""
     for index in (first, second):
-        shape = dims_of(node, index)
+        shape = input_shape(node, index)
         if shape is not None and len(shape) != 2:
-            return f"{operand_label(node, index)} has rank {len(shape)}, but needs 2"
-    rows, columns = dims_of(node, first), dims_of(node, second)
+            return f"{input_label(node, index)} has rank {len(shape)}, but needs 2"
+    rows, columns = input_shape(node, first), input_shape(node, second)
     if rows is None or columns is None:
         return ""
-    across, along = integer(node, "transA", 0) == 0, integer(node, "transB", 0) != 0
+    across, along = (
+        integer_attribute(node, "transA", 0) == 0,
+        integer_attribute(node, "transB", 0) != 0,
+    )
     if rows[across] == columns[along]:
         return ""
-    has = f"{operand_label(node, second)} has {columns[along]} at axis {int(along)}"
-    return f"{has}, but {rows[across]} is needed for {operand_label(node, first)}"
+    has = f"{input_label(node, second)} has {columns[along]} at axis {int(along)}"
+    return f"{has}, but {rows[across]} is needed for {input_label(node, first)}"
 
 
 def gemm_output_shape(node: Node, first: int = 0, second: int = 1) -> Shape | None:
     """Return (M, N) of the product A' B', with A or B transposed as transA and transB say; None if
     unknown.
     """
-    rows, columns = dims_of(node, first), dims_of(node, second)
+    rows, columns = input_shape(node, first), input_shape(node, second)
     if rows is None or columns is None or len(rows) != 2 or len(columns) != 2:
         return None
-    m = rows[1] if integer(node, "transA", 0) else rows[0]
-    return m, columns[0] if integer(node, "transB", 0) else columns[1]
+    m = rows[1] if integer_attribute(node, "transA", 0) else rows[0]
+    return m, columns[0] if integer_attribute(node, "transB", 0) else columns[1]
 
 
 def gemm_inner_size(node: Node) -> int:
     """Return the inner size K of Gemm: of A, or of its transpose if transA is set."""
     rows = spec_shape(input_spec(node, 0), rank=2)
-    return rows[0] if integer(node, "transA", 0) else rows[1]
+    return rows[0] if integer_attribute(node, "transA", 0) else rows[1]
 
 
-GEMM = (same_inner, broadcast_to(2, gemm_output_shape, "the product"))
+GEMM = (equal_inner_size_constraint, broadcast_to_constraint(2, gemm_output_shape, "the product"))
 
 
-def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _gemm_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of Gemm, for each requested operand.
 
     dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC = beta sum(dY).
 
     alpha != 1: M*N muls, once. C: M*N - n(C) adds, and n(C) muls when beta != 1.
     """
-    work = dict(each_operand(0, 1)(node, requested, forward).operands)
+    work = dict(product_backward(0, 1)(node, requested, forward).operands)
     if 2 in requested:
         weigh = input_element_count(node, 2) if float_attribute(node, "beta", 1.0) != 1 else 0
         work[2] = broadcast_sum_cost(node, 2) + Cost(muls=weigh)
@@ -95,7 +103,7 @@ def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     "Gemm",
     "M*N*K MACs; alpha != 1: M*N muls; C: M*N adds; beta != 1: n(C) muls",
     requires=GEMM,
-    constant_part=products_of(0, 1),
+    constant_part=constant_macs_unless_varying(0, 1),
     backward=_gemm_backward,
 )
 def onnx_gemm_cost(node: Node) -> Cost:
@@ -117,7 +125,7 @@ def onnx_gemm_cost(node: Node) -> Cost:
 MATMUL = inner_axis_constraint(0, 1)
 
 
-@operator("MatMul", "n(Y)*K MACs", requires=MATMUL, backward=each_operand(0, 1))
+@operator("MatMul", "n(Y)*K MACs", requires=MATMUL, backward=product_backward(0, 1))
 def onnx_matmul_cost(node: Node) -> Cost:
     """Return the cost of MatMul, as numpy.matmul: K MACs per element of the result, with K the
     last size of A.
@@ -136,13 +144,13 @@ def column_scale_constraint(weight: int, *digits: int) -> Constraint:
     In onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each column of the weight; "" if
         nothing is wrong.
         """
-        dims = dims_of(node, weight)
+        dims = input_shape(node, weight)
         for index in digits:
-            scale = dims_of(node, index)
+            scale = input_shape(node, index)
             if dims is None or scale is None or scale in ((), (1,)):
                 continue
             if scale == dims[-1:] and len(dims) > 1 and not (node.op.domain and len(dims) > 2):
@@ -150,9 +158,7 @@ def column_scale_constraint(weight: int, *digits: int) -> Constraint:
             if node.op.domain and set(scale) == {1}:
                 continue
             if len(dims) < 2 or scale != (*dims[:-2], 1, dims[-1]):
-                return (
-                    f"{operand_label(node, index)} needs to be one number, or one for each column"
-                )
+                return f"{input_label(node, index)} needs to be one number, or one for each column"
         return ""
 
     return constraint
@@ -163,17 +169,17 @@ def row_scale_constraint(data: int, *digits: int) -> Constraint:
     each row.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each row of the data; "" if
         nothing is wrong.
         """
-        dims = dims_of(node, data)
+        dims = input_shape(node, data)
         for index in digits:
-            scale = dims_of(node, index)
+            scale = input_shape(node, index)
             if dims is None or scale is None or scale in ((), (1,)):
                 continue
             if len(dims) < 2 or scale not in (dims[-2:-1], (*dims[:-1], 1)):
-                return f"{operand_label(node, index)} needs to be one number, or one for each row"
+                return f"{input_label(node, index)} needs to be one number, or one for each row"
         return ""
 
     return constraint
@@ -186,7 +192,7 @@ def row_scale_constraint(data: int, *digits: int) -> Constraint:
     requires=(MATMUL, row_scale_constraint(0, 2), column_scale_constraint(1, 3)),
     backward=no_gradient,
 )
-def matmul_integer(node: Node) -> Cost:
+def matmul_integer_cost(node: Node) -> Cost:
     """Return the cost of MatMulInteger: as MatMul, with an add per element of A and of B for each
     zero point.
 
@@ -204,12 +210,12 @@ def matmul_integer(node: Node) -> Cost:
         inner_axis_constraint(0, 3),
         row_scale_constraint(0, 1, 2),
         column_scale_constraint(3, 4, 5),
-        single(6, 7),
+        single_number_constraint(6, 7),
     ),
     contracts=(0, 3),
     backward=QUANTIZED,
 )
-def qlinear_matmul(node: Node) -> Cost:
+def qlinear_matmul_cost(node: Node) -> Cost:
     """Return the cost of QLinearMatMul: as MatMul, with an add per element for each zero point,
     and requantized results.
 
@@ -217,25 +223,25 @@ def qlinear_matmul(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html
     """
     shifted = Cost(adds=input_element_count(node, 0) + input_element_count(node, 3))
-    return onnx_matmul_cost(node) + shifted + requantize(output_element_count(node))
+    return onnx_matmul_cost(node) + shifted + requantization_cost(output_element_count(node))
 
 
 # Einstein sums: any product of tensors that a line of labels can say.
 
 
-Labelled: TypeAlias = dict[str, int]
+LabelSizes: TypeAlias = dict[str, int]
 
 _TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
 
 
-def order_is_chosen(node: Node) -> Exactness:
+def einsum_exactness(node: Node) -> Exactness:
     """Return "estimate" if Einsum has more than two operands, since crossflops chooses the order
     of the pairs; else "exact".
     """
     return "estimate" if len(node.inputs) > 2 else "exact"
 
 
-def labels_agree(node: Node) -> str:
+def einsum_labels_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Einsum, or "" if nothing is: a label has one size
     (or 1), an operand one label per axis.
     """
@@ -244,27 +250,27 @@ def labels_agree(node: Node) -> str:
         return f"the equation has {len(words)} terms, but the node has {len(node.inputs)} operands"
     sizes: dict[str, tuple[int, int]] = {}
     for index, word in enumerate(words):
-        dims = dims_of(node, index)
+        dims = input_shape(node, index)
         if dims is None:
             continue
         try:
             row = _einsum_operand_labels(word, len(dims))
         except ValueError:
-            return f"{operand(node, index)} has rank {len(dims)}, but its labels are {word!r}"
+            return f"{input_label(node, index)} has rank {len(dims)}, but its labels are {word!r}"
         for letter, extent in zip(row, dims, strict=True):
             first = dims[row.index(letter)]
             if extent != first:
-                return f"{operand(node, index)} has {first} and {extent} for {letter!r}"
+                return f"{input_label(node, index)} has {first} and {extent} for {letter!r}"
             known, owner = sizes.get(letter, (1, index))
             if 1 not in (extent, known) and extent != known:
-                has = f"{operand(node, index)} has {extent} for {letter!r}"
-                return f"{has}, but {operand(node, owner)} has {known}"
+                has = f"{input_label(node, index)} has {extent} for {letter!r}"
+                return f"{has}, but {input_label(node, owner)} has {known}"
             if known == 1:
                 sizes[letter] = (extent, index)
     return ""
 
 
-def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def einsum_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of Einsum, for each requested operand, pair by pair.
 
     The gradient of each requested side of a pair C = A B is the product of dC and the other side,
@@ -291,12 +297,12 @@ def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     return Gradient(work, inner=inner)
 
 
-def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
+def _einsum_side_cost(side: LabelSizes, other: LabelSizes, forward: Cost) -> Cost:
     """Return the cost of the gradient of one factor (`side`) of a pair of Einsum terms."""
     work = prod(_merge_einsum_labels([side, other]).values())
     if forward.macs:
         return Cost(macs=work)
-    return Cost(muls=work, adds=reduction_operations(work, prod(side.values())))
+    return Cost(muls=work, adds=reduction_operation_count(work, prod(side.values())))
 
 
 @operator(
@@ -304,8 +310,8 @@ def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
     "prod(all labels) MACs if a shared label of more than 1 is summed, else as many muls; a label "
     "of one operand alone: n(in)-n(out) adds first; operands left to right",
     since=12,
-    doubt=order_is_chosen,
-    requires=labels_agree,
+    doubt=einsum_exactness,
+    requires=einsum_labels_constraint,
     contracts=None,
     backward=einsum_backward,
 )
@@ -338,8 +344,8 @@ def _einsum_operands(node: Node) -> list[TensorSpec]:
 
 
 def _contract_einsum_pair(
-    left: Labelled, right: Labelled, needed: set[str]
-) -> tuple[Cost, Labelled]:
+    left: LabelSizes, right: LabelSizes, needed: set[str]
+) -> tuple[Cost, LabelSizes]:
     """Return the cost of multiplying two Einsum terms, and the resulting term: the sizes of the
     labels that are needed later.
     """
@@ -352,8 +358,8 @@ def _contract_einsum_pair(
 
 
 def _reduce_einsum_pair(
-    left: Labelled, right: Labelled, needed: set[str]
-) -> tuple[Cost, Labelled, Labelled]:
+    left: LabelSizes, right: LabelSizes, needed: set[str]
+) -> tuple[Cost, LabelSizes, LabelSizes]:
     """Return the cost of summing each term over labels that only it has and that are not needed,
     and both reduced terms.
 
@@ -364,22 +370,22 @@ def _reduce_einsum_pair(
     return first + second, short, other
 
 
-def _labels_larger_than_one(term: Labelled) -> set[str]:
+def _labels_larger_than_one(term: LabelSizes) -> set[str]:
     """Return the labels of an Einsum term whose size is not 1."""
     return {label for label, dim in term.items() if dim != 1}
 
 
-def _sum_einsum_term(term: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
+def _sum_einsum_term(term: LabelSizes, needed: set[str]) -> tuple[Cost, LabelSizes]:
     """Return the cost of summing a term over its labels that are not needed, and the
     reduced term.
     """
     kept = {label: dim for label, dim in term.items() if label in needed}
-    return Cost(adds=reduction_operations(prod(term.values()), prod(kept.values()))), kept
+    return Cost(adds=reduction_operation_count(prod(term.values()), prod(kept.values()))), kept
 
 
-def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:
+def _merge_einsum_labels(terms: list[LabelSizes]) -> LabelSizes:
     """Return the size of each label in these terms. Raises ValueError if two terms disagree."""
-    merged: Labelled = {}
+    merged: LabelSizes = {}
     for term in terms:
         for letter, dim in term.items():
             known = merged.get(letter, 1)
@@ -391,7 +397,7 @@ def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:
 
 def parse_einsum(
     equation: str, shapes: list[tuple[int, ...]]
-) -> tuple[list[Labelled], tuple[str, ...]]:
+) -> tuple[list[LabelSizes], tuple[str, ...]]:
     """Return the terms of an Einsum equation (the size of each label, per operand) and the labels
     of its output.
 
@@ -411,14 +417,16 @@ def parse_einsum(
         for row, dims in zip(rows, shapes, strict=True)
     ]
     sizes = _merge_einsum_labels(terms)
-    hidden = sorted((label for label in sizes if label.startswith("~")), key=_from_right)
+    hidden = sorted(
+        (label for label in sizes if label.startswith("~")), key=_ellipsis_label_sort_key
+    )
     if arrow:
         return terms, tuple(_einsum_output_labels(right, hidden))
     once = [label for label in sizes if sum(row.count(label) for row in rows) == 1]
     return terms, (*hidden, *sorted(label for label in once if not label.startswith("~")))
 
 
-def _from_right(label: str) -> int:
+def _ellipsis_label_sort_key(label: str) -> int:
     """Return the sort key of a label for an axis under an ellipsis: axes further left
     come first.
     """

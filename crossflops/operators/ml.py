@@ -13,28 +13,28 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     input_element_count,
     input_spec,
-    integer,
-    reduction_operations,
+    integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
 from crossflops.operators.gradient import (
     first_operand_backward,
-    moves_back,
+    movement_backward,
     no_gradient,
-    scatters_back,
+    scatter_add_backward,
 )
 from crossflops.operators.movement import movement_cost
 from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import (
-    dims_of,
-    operand_label,
-    operand_shape,
-    operand_shapes,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
     rank_constraint,
+    shapes_of_inputs,
 )
-from crossflops.operators.pointwise import COMPARE, per_element
-from crossflops.operators.rule import ML, Exactness, Operators
+from crossflops.operators.pointwise import COMPARE, formula_per_output_element
+from crossflops.operators.rule import ML, Exactness, OperandProblem, Operators
 
 FITTED = "scikit-learn fits it without gradients"
 operator = Operators(ML, backward=FITTED)
@@ -65,7 +65,7 @@ def class_label_count(node: Node, *names: str) -> int:
     return next((count for name in names if (count := list_attribute_length(node, name))), 0)
 
 
-def rows_of(node: Node) -> int:
+def input_row_count(node: Node) -> int:
     """Return the number of rows of the input X [N, C]; 1 for a vector."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if len(dims) > 2:
@@ -73,12 +73,12 @@ def rows_of(node: Node) -> int:
     return dims[0] if len(dims) == 2 else 1
 
 
-def features_of(node: Node) -> int:
+def input_feature_count(node: Node) -> int:
     """Return the number of columns of the input X [N, C], or the length of a vector."""
     return spec_shape(input_spec(node, 0), at_least=1)[-1]
 
 
-def post_transform(node: Node, rows: int, columns: int) -> Cost:
+def post_transform_cost(node: Node, rows: int, columns: int) -> Cost:
     """Return the cost of the node's post_transform of rows * columns scores: a softmax per row, a
     special per score, or nothing.
 
@@ -98,16 +98,16 @@ def post_transform(node: Node, rows: int, columns: int) -> Cost:
     return Cost(specials=rows * columns)
 
 
-def _one_per_feature(node: Node) -> str:
+def _scaler_length_constraint(node: Node) -> OperandProblem:
     """Return why offset or scale has neither one number nor one for each feature; "" if nothing is
     wrong.
     """
-    dims = dims_of(node, 0)
+    dims = input_shape(node, 0)
     for name in ("offset", "scale"):
         count = list_attribute_length(node, name)
         features = dims[min(1, len(dims) - 1)] if dims else 0
         if dims and count not in (0, 1, features):
-            has = f"{operand_label(node, 0, 'X')} has {features} features"
+            has = f"{input_label(node, 0, 'X')} has {features} features"
             return f"{has}, but attribute {name!r} has {count} numbers"
     return ""
 
@@ -115,14 +115,14 @@ def _one_per_feature(node: Node) -> str:
 @operator(
     "Scaler",
     "offset: n subs; scale: n muls",
-    requires=_one_per_feature,
+    requires=_scaler_length_constraint,
     backward=first_operand_backward(
         lambda node: Cost(
             muls=input_element_count(node) if list_attribute_length(node, "scale") else 0
         )
     ),
 )
-def scaler(node: Node) -> Cost:
+def scaler_cost(node: Node) -> Cost:
     """Return the cost of Scaler, (X - offset) * scale: a sub and a mul per element, each if its
     attribute is given.
 
@@ -139,7 +139,7 @@ def scaler(node: Node) -> Cost:
     "MAX: n-m compares; L1: n compares, n-m adds; L2: n muls, n-m adds, m sqrts; n divs",
     requires=rank_constraint(0, (1, 2)),
 )
-def normalizer(node: Node) -> Cost:
+def normalizer_cost(node: Node) -> Cost:
     """Return the cost of Normalizer: each row divided by its largest value, its sum of |x|, or the
     root of its sum of squares.
 
@@ -147,8 +147,8 @@ def normalizer(node: Node) -> Cost:
     n divs. X [N, C], m = N.
     https://onnx.ai/onnx/operators/onnx_aionnxml_Normalizer.html
     """
-    count, rows = input_element_count(node), rows_of(node)
-    combined, name = reduction_operations(count, rows), string_attribute(node, "norm", "MAX")
+    count, rows = input_element_count(node), input_row_count(node)
+    combined, name = reduction_operation_count(count, rows), string_attribute(node, "norm", "MAX")
     if name == "MAX":
         return Cost(compares=combined, divs=count)
     if name == "L1":
@@ -161,7 +161,7 @@ def normalizer(node: Node) -> Cost:
 # Operators that look up, move or name values. What yields maps moves nothing that has a size.
 
 
-def _equal_rows_constraint(node: Node) -> str:
+def _equal_rows_constraint(node: Node) -> OperandProblem:
     """Return why the inputs of FeatureVectorizer do not have the same number of rows; "" if
     nothing is wrong.
     """
@@ -170,7 +170,7 @@ def _equal_rows_constraint(node: Node) -> str:
         return (
             f"attribute 'inputdimensions' has {len(widths)} numbers for {len(node.inputs)} inputs"
         )
-    rows = {dims[0] if len(dims) > 1 else 1 for dims in operand_shapes(node) if dims}
+    rows = {dims[0] if len(dims) > 1 else 1 for dims in shapes_of_inputs(node) if dims}
     return (
         f"its inputs have {sorted(rows)} rows, but must have the same number"
         if len(rows) > 1
@@ -179,18 +179,24 @@ def _equal_rows_constraint(node: Node) -> str:
 
 
 _LOOKUP = "0: lookup"
-operator("FeatureVectorizer", _LOOKUP, requires=_equal_rows_constraint, backward=moves_back)(
-    movement_cost
-)
+operator(
+    "FeatureVectorizer", _LOOKUP, requires=_equal_rows_constraint, backward=movement_backward
+)(movement_cost)
 operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP, backward=no_gradient)(
     movement_cost
 )
-operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather", backward=scatters_back)(movement_cost)
+operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather", backward=scatter_add_backward)(
+    movement_cost
+)
 operator(("CastMap", "DictVectorizer", "ZipMap"), _LOOKUP, traffic="view", backward=no_gradient)(
     movement_cost
 )
-operator("Binarizer", "n compares: X > threshold", backward=no_gradient)(per_element(COMPARE))
-operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_element(COMPARE))
+operator("Binarizer", "n compares: X > threshold", backward=no_gradient)(
+    formula_per_output_element(COMPARE)
+)
+operator("Imputer", "n compares: X == replaced_value", backward=movement_backward)(
+    formula_per_output_element(COMPARE)
+)
 
 
 # Linear models and support vector machines.
@@ -200,29 +206,29 @@ def _linear_scores_cost(node: Node, scores: int) -> Cost:
     """Return the cost of `scores` linear scores for each row: a MAC per feature and score, and an
     add for the intercept.
     """
-    columns = features_of(node)
+    columns = input_feature_count(node)
     if list_attribute_length(node, "coefficients") != scores * columns:
         raise ValueError(
             f"{node.op} has {list_attribute_length(node, 'coefficients')} "
             f"coefficients, not {scores}x{columns}"
         )
     adds = scores if list_attribute_length(node, "intercepts") else 0
-    return Cost(macs=scores * columns, adds=adds) * rows_of(node)
+    return Cost(macs=scores * columns, adds=adds) * input_row_count(node)
 
 
-def _enough_weights(node: Node) -> str:
+def _linear_coefficients_constraint(node: Node) -> OperandProblem:
     """Return why the coefficients of a linear model do not fit its features; "" if nothing is
     wrong.
     """
-    dims, count = dims_of(node, 0), list_attribute_length(node, "coefficients")
-    columns = max(list_attribute_length(node, "intercepts"), integer(node, "targets", 1))
+    dims, count = input_shape(node, 0), list_attribute_length(node, "coefficients")
+    columns = max(list_attribute_length(node, "intercepts"), integer_attribute(node, "targets", 1))
     if not dims or count >= columns * dims[-1]:
         return ""
-    has = f"{operand_label(node, 0, 'X')} has {dims[-1]} features"
+    has = f"{input_label(node, 0, 'X')} has {dims[-1]} features"
     return f"{has}, but there are {count} coefficients for {columns} columns of scores"
 
 
-def _class_labels_constraint(node: Node) -> str:
+def _class_labels_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the labels, or "" if nothing is: one for each column of scores."""
     columns = list_attribute_length(node, "intercepts")
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
@@ -237,9 +243,9 @@ _ROWS = rank_constraint(0, (1, 2))
 @operator(
     "LinearClassifier",
     "N*C*E MACs; intercepts: N*E adds; N*(classes-1) compares; post_transform",
-    requires=(_ROWS, _enough_weights, _class_labels_constraint),
+    requires=(_ROWS, _linear_coefficients_constraint, _class_labels_constraint),
 )
-def linear_classifier(node: Node) -> Cost:
+def linear_classifier_cost(node: Node) -> Cost:
     """Return the cost of LinearClassifier: scores X * W + b, then the search for the largest score
     of each row.
 
@@ -247,27 +253,29 @@ def linear_classifier(node: Node) -> Cost:
     post_transform of N*E scores. X [N, C].
     https://onnx.ai/onnx/operators/onnx_aionnxml_LinearClassifier.html
     """
-    columns, rows = features_of(node), rows_of(node)
+    columns, rows = input_feature_count(node), input_row_count(node)
     scores = list_attribute_length(node, "coefficients") // columns if columns else 0
     classes = class_label_count(node, "classlabels_ints", "classlabels_strings")
     chosen = Cost(compares=max(classes - 1, 0) * rows)
-    return _linear_scores_cost(node, scores) + chosen + post_transform(node, rows, scores)
+    return _linear_scores_cost(node, scores) + chosen + post_transform_cost(node, rows, scores)
 
 
 @operator(
     "LinearRegressor",
     "N*C*targets MACs; intercepts: N*targets adds; post_transform",
-    requires=(_ROWS, _enough_weights),
+    requires=(_ROWS, _linear_coefficients_constraint),
 )
-def linear_regressor(node: Node) -> Cost:
+def linear_regressor_cost(node: Node) -> Cost:
     """Return the cost of LinearRegressor, X * W + b: a MAC per row, feature and target, and an add
     for the intercept.
 
     X [N, C], Y [N, targets]; post_transform of N*targets scores.
     https://onnx.ai/onnx/operators/onnx_aionnxml_LinearRegressor.html
     """
-    targets = integer(node, "targets", 1)
-    return _linear_scores_cost(node, targets) + post_transform(node, rows_of(node), targets)
+    targets = integer_attribute(node, "targets", 1)
+    return _linear_scores_cost(node, targets) + post_transform_cost(
+        node, input_row_count(node), targets
+    )
 
 
 def svm_kernel_cost(node: Node, columns: int) -> Cost:
@@ -287,14 +295,14 @@ def svm_kernel_cost(node: Node, columns: int) -> Cost:
     raise ValueError(f"the kernel {name!r} of {node.op} is not supported")
 
 
-def coupling_iterates(node: Node) -> Exactness:
+def svm_probability_exactness(node: Node) -> Exactness:
     """Return "estimate" if probabilities of more than two classes are found by iteration, which is
     not counted; else "exact".
     """
     return "estimate" if list_attribute_length(node, "prob_a") else "exact"
 
 
-def _support_vectors_constraint(node: Node) -> str:
+def _support_vectors_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the support vectors, or "" if nothing is: as many features as a
     row.
     """
@@ -302,11 +310,11 @@ def _support_vectors_constraint(node: Node) -> str:
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if per_class and names and len(per_class) != names:
         return f"attribute 'vectors_per_class' has {len(per_class)} numbers for {names} classes"
-    vectors = sum(per_class) or integer(node, "n_supports", 0)
-    dims, count = dims_of(node, 0), list_attribute_length(node, "support_vectors")
+    vectors = sum(per_class) or integer_attribute(node, "n_supports", 0)
+    dims, count = input_shape(node, 0), list_attribute_length(node, "support_vectors")
     if not dims or not vectors or count == vectors * dims[-1]:
         return ""
-    has = f"{operand_label(node, 0, 'X')} has {dims[-1]} features"
+    has = f"{input_label(node, 0, 'X')} has {dims[-1]} features"
     return f"{has}, but the {vectors} stored support vectors have {count // vectors}"
 
 
@@ -316,10 +324,10 @@ _KERNEL = "LINEAR: C MACs; POLY, SIGMOID: C MACs, mul, add, special; RBF: 2C-1 a
 @operator(
     "SVMClassifier",
     f"N*(V kernels + (E-1)*V MACs + E(E-1)/2*(add, compare) + E-1 compares); {_KERNEL}",
-    doubt=coupling_iterates,
+    doubt=svm_probability_exactness,
     requires=(_ROWS, _support_vectors_constraint),
 )
-def svm_classifier(node: Node) -> Cost:
+def svm_classifier_cost(node: Node) -> Cost:
     """Return the cost of SVMClassifier: V kernels per row, then E*(E-1)/2 decisions between two of
     E classes.
 
@@ -329,7 +337,7 @@ def svm_classifier(node: Node) -> Cost:
     linear model: rows of coefficients. X [N, C], support_vectors V*C.
     https://onnx.ai/onnx/operators/onnx_aionnxml_SVMClassifier.html
     """
-    rows, columns = rows_of(node), features_of(node)
+    rows, columns = input_row_count(node), input_feature_count(node)
     per_class = integer_list_attribute(node, "vectors_per_class")
     if not per_class:
         return _svm_class_scores_cost(node, rows, columns)
@@ -344,7 +352,9 @@ def svm_classifier(node: Node) -> Cost:
         else Cost()
     )
     row = svm_kernel_cost(node, columns) * vectors + voted + graded
-    return (row + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
+    return (row + Cost(compares=max(classes - 1, 0))) * rows + post_transform_cost(
+        node, rows, classes
+    )
 
 
 def _svm_class_scores_cost(node: Node, rows: int, columns: int) -> Cost:
@@ -353,7 +363,9 @@ def _svm_class_scores_cost(node: Node, rows: int, columns: int) -> Cost:
     if list_attribute_length(node, "coefficients") != classes * columns:
         raise ValueError(f"{node.op} does not have {classes}x{columns} coefficients")
     row = (svm_kernel_cost(node, columns) + Cost(adds=1)) * classes
-    return (row + Cost(compares=max(classes - 1, 0))) * rows + post_transform(node, rows, classes)
+    return (row + Cost(compares=max(classes - 1, 0))) * rows + post_transform_cost(
+        node, rows, classes
+    )
 
 
 @operator(
@@ -361,7 +373,7 @@ def _svm_class_scores_cost(node: Node, rows: int, columns: int) -> Cost:
     f"N*(V kernels + V MACs + add); one_class: N compares; {_KERNEL}",
     requires=(_ROWS, _support_vectors_constraint),
 )
-def svm_regressor(node: Node) -> Cost:
+def svm_regressor_cost(node: Node) -> Cost:
     """Return the cost of SVMRegressor, sum of coefficient * K(x, v) + rho: V kernels, V MACs and
     an add per row.
 
@@ -369,20 +381,20 @@ def svm_regressor(node: Node) -> Cost:
     X [N, C], support_vectors V*C.
     https://onnx.ai/onnx/operators/onnx_aionnxml_SVMRegressor.html
     """
-    rows, columns = rows_of(node), features_of(node)
-    vectors = integer(node, "n_supports", 0)
+    rows, columns = input_row_count(node), input_feature_count(node)
+    vectors = integer_attribute(node, "n_supports", 0)
     if vectors and list_attribute_length(node, "support_vectors") != vectors * columns:
         raise ValueError(f"{node.op} does not have {vectors}x{columns} support vectors")
     summed = Cost(macs=vectors) + svm_kernel_cost(node, columns) * (vectors or 1)
-    last = Cost(adds=1, compares=1 if integer(node, "one_class", 0) else 0)
-    return (summed + last) * rows + post_transform(node, rows, 1)
+    last = Cost(adds=1, compares=1 if integer_attribute(node, "one_class", 0) else 0)
+    return (summed + last) * rows + post_transform_cost(node, rows, 1)
 
 
 # Tree ensembles: a row goes from the root of every tree to one of its leaves.
 
 
-Key: TypeAlias = tuple[int, int]
-Children: TypeAlias = Mapping[Key, tuple[Key, ...]]
+TreeNodeKey: TypeAlias = tuple[int, int]
+Children: TypeAlias = Mapping[TreeNodeKey, tuple[TreeNodeKey, ...]]
 
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")  # the numbers 0 to 3 in version 5
 
@@ -397,29 +409,31 @@ class Forest(NamedTuple):
     deep: int
 
 
-def measure(roots: Iterable[Key], children: Children) -> Forest:
+def tree_depths(roots: Iterable[TreeNodeKey], children: Children) -> Forest:
     """Return the depths of the trees with these roots, from the children of their inner nodes.
 
     A node without children is a leaf.
 
     Raises ValueError when a node is among its own descendants.
     """
-    near: dict[Key, int] = {}
-    far: dict[Key, int] = {}
+    near: dict[TreeNodeKey, int] = {}
+    far: dict[TreeNodeKey, int] = {}
     trees = tuple(roots)
-    for node in _below_first(trees, children):
+    for node in _tree_nodes_children_first(trees, children):
         below = children.get(node, ())
         near[node] = 1 + min(near[child] for child in below) if below else 0
         far[node] = 1 + max(far[child] for child in below) if below else 0
     return Forest(len(trees), sum(near[node] for node in trees), sum(far[node] for node in trees))
 
 
-def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
+def _tree_nodes_children_first(
+    roots: tuple[TreeNodeKey, ...], children: Children
+) -> Iterable[TreeNodeKey]:
     """Yield every node of the trees once, after all nodes below it. Raises ValueError
     for a cycle.
     """
-    done: set[Key] = set()
-    open_: set[Key] = set()
+    done: set[TreeNodeKey] = set()
+    open_: set[TreeNodeKey] = set()
     todo = list(roots)
     while todo:
         node = todo[-1]
@@ -456,7 +470,7 @@ def forest_from_tables(node: Node) -> Forest:
     known, below = set(nodes), {child for pair in children.values() for child in pair}
     if not below <= known:
         raise ValueError(f"a branch of {node.op} leads to a node that does not exist")
-    return measure([key for key in nodes if key not in below], children)
+    return tree_depths([key for key in nodes if key not in below], children)
 
 
 def forest_from_roots(node: Node) -> Forest:
@@ -474,10 +488,10 @@ def forest_from_roots(node: Node) -> Forest:
     inner = {child for pair in children.values() for child in pair if child[0] == 0}
     if not inner | {(0, root) for root in roots} <= set(children):
         raise ValueError(f"a branch of {node.op} leads to a node that does not exist")
-    return measure([(0, root) for root in roots], children)
+    return tree_depths([(0, root) for root in roots], children)
 
 
-def _forest(node: Node) -> Forest:
+def _forest_of_node(node: Node) -> Forest:
     """Return the decision trees of a node, by the form of its operator."""
     return forest_from_roots(node) if node.op.type == "TreeEnsemble" else forest_from_tables(node)
 
@@ -488,7 +502,7 @@ def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
 
     Leaves without values are left out.
     """
-    per_leaf: dict[Key, int] = {}
+    per_leaf: dict[TreeNodeKey, int] = {}
     trees, leaves = (
         integer_list_attribute(node, f"{kind}_treeids"),
         integer_list_attribute(node, f"{kind}_nodeids"),
@@ -506,11 +520,11 @@ def _largest_leaf_count(node: Node, kind: str) -> int:
     return sum(max(counts) for counts in _leaf_value_counts(node, kind).values())
 
 
-def leaf_is_data(node: Node) -> Exactness:
+def tree_ensemble_exactness(node: Node) -> Exactness:
     """Return "exact" if all leaves of each tree have the same depth and number of values; else
     "bound", since data choose the leaf.
     """
-    forest = _forest(node)
+    forest = _forest_of_node(node)
     kind = {"TreeEnsembleClassifier": "class", "TreeEnsembleRegressor": "target"}.get(node.op.type)
     even = kind is None or all(
         len(set(depths)) == 1 for depths in _leaf_value_counts(node, kind).values()
@@ -518,9 +532,9 @@ def leaf_is_data(node: Node) -> Exactness:
     return "exact" if even and forest.shallow == forest.deep else "bound"
 
 
-def _features_of_trees(node: Node) -> str:
+def _tree_features_constraint(node: Node) -> OperandProblem:
     """Return why a tree reads a feature that X does not have; "" if nothing is wrong."""
-    dims = operand_shape(node, 0)
+    dims = input_shape_or_raise(node, 0)
     requested = node.attrs.get("nodes_featureids")
     modes = node.attrs.get("nodes_modes")
     if not isinstance(requested, tuple):
@@ -530,21 +544,21 @@ def _features_of_trees(node: Node) -> str:
     most = max((feature for feature in features if isinstance(feature, int)), default=-1)
     if most < dims[1]:
         return ""
-    return f"{operand_label(node, 0, 'X')} has {dims[1]} features, but a node reads feature {most}"
+    return f"{input_label(node, 0, 'X')} has {dims[1]} features, but a node reads feature {most}"
 
 
-_OPERANDS = (rank_constraint(0, 2), _features_of_trees)
+_OPERANDS = (rank_constraint(0, 2), _tree_features_constraint)
 _WALK = "N*(sum over trees of the largest depth) compares"
 
 
 @operator(
     "TreeEnsembleClassifier",
     f"{_WALK}; N*(leaf entries) adds; N*(E-1) compares; post_transform",
-    doubt=leaf_is_data,
+    doubt=tree_ensemble_exactness,
     requires=_OPERANDS,
     backward=no_gradient,
 )
-def classifier(node: Node) -> Cost:
+def tree_classifier_cost(node: Node) -> Cost:
     """Return the largest cost of TreeEnsembleClassifier: per row a compare at each level of each
     tree, then the sum of leaves.
 
@@ -552,24 +566,24 @@ def classifier(node: Node) -> Cost:
     adds; the largest score N * (E - 1) compares; post_transform of N * E scores. X [N, F].
     https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleClassifier.html
     """
-    rows = rows_of(node)
+    rows = input_row_count(node)
     classes = class_label_count(node, "classlabels_int64s", "classlabels_strings")
     based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     row = Cost(
-        compares=_forest(node).deep + max(classes - 1, 0),
+        compares=_forest_of_node(node).deep + max(classes - 1, 0),
         adds=_largest_leaf_count(node, "class") + based,
     )
-    return row * rows + post_transform(node, rows, classes)
+    return row * rows + post_transform_cost(node, rows, classes)
 
 
 @operator(
     "TreeEnsembleRegressor",
     f"{_WALK}; N*(leaf entries) adds or compares; AVERAGE: divs; post_transform",
-    doubt=leaf_is_data,
+    doubt=tree_ensemble_exactness,
     requires=_OPERANDS,
     backward=no_gradient,
 )
-def regressor(node: Node) -> Cost:
+def tree_regressor_cost(node: Node) -> Cost:
     """Return the largest cost of TreeEnsembleRegressor: per row a compare at each level of each
     tree, then the combined leaves.
 
@@ -577,24 +591,24 @@ def regressor(node: Node) -> Cost:
     follow as in the classifier. X [N, F], Y [N, n_targets].
     https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html
     """
-    rows = rows_of(node)
-    targets = integer(node, "n_targets", 1)
+    rows = input_row_count(node)
+    targets = integer_attribute(node, "n_targets", 1)
     based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
-    walk = Cost(compares=_forest(node).deep, adds=based)
+    walk = Cost(compares=_forest_of_node(node).deep, adds=based)
     config = string_attribute(node, "aggregate_function", "SUM")
-    joined = _aggregate(node, config, _largest_leaf_count(node, "target"), targets)
-    return (walk + joined) * rows + post_transform(node, rows, targets)
+    joined = _leaf_aggregation_cost(node, config, _largest_leaf_count(node, "target"), targets)
+    return (walk + joined) * rows + post_transform_cost(node, rows, targets)
 
 
 @operator(
     "TreeEnsemble",
     f"{_WALK}; N*trees adds or compares; AVERAGE: divs; post_transform",
     since=5,
-    doubt=leaf_is_data,
+    doubt=tree_ensemble_exactness,
     requires=_OPERANDS,
     backward=no_gradient,
 )
-def ensemble(node: Node) -> Cost:
+def tree_ensemble_cost(node: Node) -> Cost:
     """Return the largest cost of TreeEnsemble: per row a compare at each level of each tree, then
     one value per tree combined.
 
@@ -602,14 +616,17 @@ def ensemble(node: Node) -> Cost:
     post_transform. X [N, F], Y [N, n_targets].
     https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
     """
-    rows, forest = rows_of(node), _forest(node)
-    targets, number = integer(node, "n_targets", 1), integer(node, "aggregate_function", 1)
+    rows, forest = input_row_count(node), _forest_of_node(node)
+    targets, number = (
+        integer_attribute(node, "n_targets", 1),
+        integer_attribute(node, "aggregate_function", 1),
+    )
     config = _AGGREGATES[number] if number in range(4) else str(number)
-    joined = _aggregate(node, config, forest.trees, targets)
-    return (Cost(compares=forest.deep) + joined) * rows + post_transform(node, rows, targets)
+    joined = _leaf_aggregation_cost(node, config, forest.trees, targets)
+    return (Cost(compares=forest.deep) + joined) * rows + post_transform_cost(node, rows, targets)
 
 
-def _aggregate(node: Node, mode: str, values: int, targets: int) -> Cost:
+def _leaf_aggregation_cost(node: Node, mode: str, values: int, targets: int) -> Cost:
     """Return the cost of combining `values` leaf values to `targets` results by SUM, AVERAGE, MIN
     or MAX.
     """

@@ -12,37 +12,37 @@ from math import prod
 from typing import NamedTuple
 
 from crossflops.ir.graph import Node
-from crossflops.operators.access import integer
-from crossflops.operators.rule import Constraint
+from crossflops.operators.access import integer_attribute
+from crossflops.operators.rule import Constraint, OperandProblem
 
 Shape = tuple[int, ...]
 Ranks = int | Sequence[int]
 _MOST = 4096  # kinds of nodes that a constraint remembers
 
 
-def dims_of(node: Node, index: int) -> Shape | None:
+def input_shape(node: Node, index: int) -> Shape | None:
     """Return the shape of an input; None if it is not given or its shape is unknown."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     return None if spec is None else spec.shape
 
 
-def operand_shape(node: Node, index: int) -> Shape:
+def input_shape_or_raise(node: Node, index: int) -> Shape:
     """Return the shape of an input. Raises ValueError if it is not given or its shape is
     unknown.
     """
-    shape = dims_of(node, index)
+    shape = input_shape(node, index)
     if shape is None:
         raise ValueError(f"the shape of input {index} of {node.op} is unknown")
     return shape
 
 
-def result_shape(node: Node, index: int = 0) -> Shape | None:
+def shape_of_output(node: Node, index: int = 0) -> Shape | None:
     """Return the shape of an output; None if the node does not have it or its shape is unknown."""
     spec = node.outputs[index] if index < len(node.outputs) else None
     return None if spec is None else spec.shape
 
 
-def operand_label(node: Node, index: int, name: str = "") -> str:
+def input_label(node: Node, index: int, name: str = "") -> str:
     """Return an input in words for a message: its name in the operator (or its index), its name in
     the graph, and its shape.
     """
@@ -52,7 +52,7 @@ def operand_label(node: Node, index: int, name: str = "") -> str:
     return f"{name or f'input {index}'} {spec.name!r} ({shown})"
 
 
-def ints(node: Node, name: str) -> Shape | None:
+def integer_list_or_none(node: Node, name: str) -> Shape | None:
     """Return an attribute that is a list of integers, or None if it is missing. Raises ValueError
     for another type.
     """
@@ -64,25 +64,25 @@ def ints(node: Node, name: str) -> Shape | None:
     return tuple(map(int, value))
 
 
-def operand_shapes(node: Node) -> tuple[Shape | None, ...]:
+def shapes_of_inputs(node: Node) -> tuple[Shape | None, ...]:
     """Return the shapes of all inputs; None for one that is not given or unknown."""
     return tuple([None if spec is None else spec.shape for spec in node.inputs])
 
 
-def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]) -> Constraint:
+def cache_constraint(constraint: Constraint, cache_key: Callable[[Node], Hashable]) -> Constraint:
     """Return a constraint that remembers which nodes passed `constraint`, by the key
-    `decides(node)`.
+    `cache_key(node)`.
 
     A network repeats its layers, and a look-up takes a tenth of the time. A problem is described
     anew for each node.
     """
     right: set[Hashable] = set()
 
-    def find_problem(node: Node) -> str:
+    def find_problem(node: Node) -> OperandProblem:
         """Return what is wrong with a node ("" if nothing is); remember the key of a node that
         passed.
         """
-        known = decides(node)
+        known = cache_key(node)
         if known in right:
             return ""
         wrong = constraint(node)
@@ -152,11 +152,11 @@ def sizes_constraint(pattern: str) -> Constraint:
     parsed = _parse_size_pattern(pattern)
     names = [attribute for _, attribute, _ in parsed.attributes]
 
-    def decides(node: Node) -> Hashable:
+    def cache_key(node: Node) -> Hashable:
         """Return the shapes and those attributes of a node that the pattern names, as a key."""
-        return operand_shapes(node), tuple([node.attrs.get(name) for name in names])
+        return shapes_of_inputs(node), tuple([node.attrs.get(name) for name in names])
 
-    return cache_constraint(partial(_disagreement, parsed), decides)
+    return cache_constraint(partial(_pattern_problem, parsed), cache_key)
 
 
 def _parse_size_pattern(pattern: str) -> _Pattern:
@@ -171,11 +171,11 @@ def _parse_size_pattern(pattern: str) -> _Pattern:
         if symbol:
             attributes.append((symbol, attribute, None if default is None else int(default)))
         elif axes is not None:
-            operands.append(_operand(index_of - len(attributes), name, axes[1:-1]))
+            operands.append(_parse_operand_pattern(index_of - len(attributes), name, axes[1:-1]))
     return _Pattern(tuple(operands), tuple(attributes))
 
 
-def _operand(index: int, name: str, axes: str) -> _Operand:
+def _parse_operand_pattern(index: int, name: str, axes: str) -> _Operand:
     """Return the parsed form of one operand in a pattern, from its name and the text of
     its axes.
     """
@@ -184,14 +184,14 @@ def _operand(index: int, name: str, axes: str) -> _Operand:
     return _Operand(
         place=index,
         name=name.removesuffix("?"),
-        first=tuple(map(_term, words[:position])),
-        last=tuple(map(_term, words[position + 1 :])),
+        first=tuple(map(_parse_axis_term, words[:position])),
+        last=tuple(map(_parse_axis_term, words[position + 1 :])),
         open="..." in words,
         single=name.endswith("?"),
     )
 
 
-def _term(word: str) -> _Term | None:
+def _parse_axis_term(word: str) -> _Term | None:
     """Return the parsed form of one axis in a pattern, a factor and symbols; None for "_", any
     size.
     """
@@ -203,7 +203,7 @@ def _term(word: str) -> _Term | None:
     return _Term(factor, tuple(item for item in factors if not item.isdecimal()), or_one)
 
 
-def _disagreement(pattern: _Pattern, node: Node) -> str:
+def _pattern_problem(pattern: _Pattern, node: Node) -> OperandProblem:
     """Return why the shapes of a node do not match a pattern of sizes; "" if nothing is wrong."""
     bound: dict[str, _BoundSize] = {}
     for symbol, attribute, default in pattern.attributes:
@@ -211,13 +211,15 @@ def _disagreement(pattern: _Pattern, node: Node) -> str:
         if isinstance(size, int):
             bound[symbol] = _BoundSize(size, f"{attribute} = {size}")
     for operand in pattern.operands:
-        shape = dims_of(node, operand.place)
-        if shape is not None and (wrong := _mismatch(node, operand, shape, bound)):
+        shape = input_shape(node, operand.place)
+        if shape is not None and (wrong := _operand_pattern_problem(node, operand, shape, bound)):
             return wrong
     return ""
 
 
-def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _BoundSize]) -> str:
+def _operand_pattern_problem(
+    node: Node, operand: _Operand, shape: Shape, bound: dict[str, _BoundSize]
+) -> OperandProblem:
     """Return why the shape of an operand does not match its pattern, "" if it does; record sizes
     of new symbols in `bound`.
     """
@@ -226,30 +228,31 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
     first, last = operand.first, operand.last
     rank, needed = len(shape), len(first) + len(last)
     if rank < needed or (rank != needed and not operand.open):
-        return _wrong_rank(node, operand, needed)
+        return _rank_problem(node, operand, needed)
     for axis, term in enumerate(first):
-        if term is not None and (wrong := _unequal(node, operand, axis, term, bound)):
+        if term is not None and (wrong := _axis_pattern_problem(node, operand, axis, term, bound)):
             return wrong
     for axis, term in enumerate(last, rank - len(last)):
-        if term is not None and (wrong := _unequal(node, operand, axis, term, bound)):
+        if term is not None and (wrong := _axis_pattern_problem(node, operand, axis, term, bound)):
             return wrong
     return ""
 
 
-def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
+def _rank_problem(node: Node, operand: _Operand, needed: int) -> OperandProblem:
     """Return the message that an operand does not have the `needed` number of axes."""
-    shown = operand_label(node, operand.place, operand.name)
+    shown = input_label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
-    return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, but needs {least}{needed}"
+    rank = len(input_shape(node, operand.place) or ())
+    return f"{shown} has rank {rank}, but needs {least}{needed}"
 
 
-def _unequal(
+def _axis_pattern_problem(
     node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _BoundSize]
-) -> str:
+) -> OperandProblem:
     """Return why an axis contradicts its pattern, "" if it does not; record the size of a new
     symbol in `bound`.
     """
-    size = (dims_of(node, operand.place) or ())[axis]
+    size = (input_shape(node, operand.place) or ())[axis]
     if term.or_one and size == 1:
         return ""
     factor, source, free = term.factor, "", ""
@@ -262,11 +265,11 @@ def _unequal(
         else:
             free = symbol
     if free and factor and size % factor == 0:
-        bound[free] = _BoundSize(size // factor, operand_label(node, operand.place, operand.name))
+        bound[free] = _BoundSize(size // factor, input_label(node, operand.place, operand.name))
         return ""
     if not free and size == factor:
         return ""
-    has = f"{operand_label(node, operand.place, operand.name)} has {size} at axis {axis}"
+    has = f"{input_label(node, operand.place, operand.name)} has {size} at axis {axis}"
     needed = f"a multiple of {factor}" if free else f"{factor}"
     return f"{has}, but {needed} is needed" + (f" for {source}" if source else "")
 
@@ -274,57 +277,59 @@ def _unequal(
 # -- Ranks, equal operands, broadcasting ---------------------------------------------------------
 
 
-def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = False) -> Constraint:
-    """Return a constraint on the rank of an operand: one of the ranks `asked`, or with `least`
-    that rank or more.
+def rank_constraint(
+    index: int, allowed_ranks: Ranks, name: str = "", or_higher: bool = False
+) -> Constraint:
+    """Return a constraint on the rank of an operand: one of `allowed_ranks`, or with
+    `or_higher` that rank or more.
     """
-    ranks = (asked,) if isinstance(asked, int) else tuple(asked)
+    ranks = (allowed_ranks,) if isinstance(allowed_ranks, int) else tuple(allowed_ranks)
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the operand does not have an accepted rank; "" if nothing is wrong."""
-        shape = dims_of(node, index)
-        if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
+        shape = input_shape(node, index)
+        if shape is None or len(shape) in ranks or (or_higher and len(shape) >= ranks[0]):
             return ""
-        needed = ("at least " if least else "") + " or ".join(map(str, ranks))
-        return f"{operand_label(node, index, name)} has rank {len(shape)}, but needs {needed}"
+        needed = ("at least " if or_higher else "") + " or ".join(map(str, ranks))
+        return f"{input_label(node, index, name)} has rank {len(shape)}, but needs {needed}"
 
     return constraint
 
 
-def single(*indices: int) -> Constraint:
+def single_number_constraint(*indices: int) -> Constraint:
     """Return a constraint which requires that each of these operands is one number: a scalar, or a
     vector of length 1.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which operand is not one number; "" if nothing is wrong."""
         for index in indices:
-            shape = dims_of(node, index)
+            shape = input_shape(node, index)
             if shape is not None and shape not in ((), (1,)):
-                return f"{operand_label(node, index)} needs to be one number"
+                return f"{input_label(node, index)} needs to be one number"
         return ""
 
     return constraint
 
 
-def equal(*indices: int) -> Constraint:
+def equal_shapes_constraint(*indices: int) -> Constraint:
     """Return a constraint which requires that these operands have the same shape."""
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which operand does not have the shape of the first one; "" if nothing
         is wrong.
         """
         first: int | None = None
         for index in indices:
-            shape = dims_of(node, index)
+            shape = input_shape(node, index)
             if shape is None:
                 continue
             if first is None:
                 first = index
-            elif shape != dims_of(node, first):
+            elif shape != input_shape(node, first):
                 return (
-                    f"{operand_label(node, index)} does not have the shape of "
-                    f"{operand_label(node, first)}"
+                    f"{input_label(node, index)} does not have the shape of "
+                    f"{input_label(node, first)}"
                 )
         return ""
 
@@ -332,53 +337,53 @@ def equal(*indices: int) -> Constraint:
 
 
 def shape_constraint(
-    index: int, fitting: Callable[[Node], Iterable[Shape] | None], name: str = ""
+    index: int, allowed_shapes: Callable[[Node], Iterable[Shape] | None], name: str = ""
 ) -> Constraint:
-    """Return a constraint which requires that an operand has one of the shapes `fitting(node)`
-    (None: any shape).
+    """Return a constraint which requires that an operand has one of the shapes
+    `allowed_shapes(node)` (None: any shape).
     """
 
-    def constraint(node: Node) -> str:
-        """Return why the operand has none of the fitting shapes; "" if nothing is wrong."""
-        shape = dims_of(node, index)
-        options = None if shape is None else fitting(node)
+    def constraint(node: Node) -> OperandProblem:
+        """Return why the operand has none of the allowed shapes; "" if nothing is wrong."""
+        shape = input_shape(node, index)
+        options = None if shape is None else allowed_shapes(node)
         if options is None or shape in (options := list(options)):
             return ""
         needed = " or ".join("x".join(map(str, option)) or "a scalar" for option in options)
-        return f"{operand_label(node, index, name)} needs to be {needed}"
+        return f"{input_label(node, index, name)} needs to be {needed}"
 
     return constraint
 
 
-def broadcast(node: Node) -> str:
+def all_inputs_broadcast_constraint(node: Node) -> OperandProblem:
     """Return why the operands do not broadcast to one shape as in numpy; "" if nothing
     is wrong.
     """
     known = [spec.shape for spec in node.inputs if spec is not None and spec.shape is not None]
     if not known or known.count(known[0]) == len(known):
         return ""
-    return _not_joined(node, range(len(node.inputs)), 0)
+    return _inputs_broadcast_problem(node, range(len(node.inputs)), 0)
 
 
-def broadcasting(*indices: int, without: int = 0) -> Constraint:
+def broadcast_constraint_on(*indices: int, without: int = 0) -> Constraint:
     """Return a constraint which requires that these operands broadcast as in numpy, their last
     `without` axes excepted.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the operands do not broadcast; "" if nothing is wrong."""
-        return _not_joined(node, indices, without)
+        return _inputs_broadcast_problem(node, indices, without)
 
     return constraint
 
 
-def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
+def _inputs_broadcast_problem(node: Node, indices: Sequence[int], without: int) -> OperandProblem:
     """Return why the inputs at these indices do not broadcast, without their last `without` axes;
     "" if nothing is wrong.
     """
     sizes_: dict[int, tuple[int, int]] = {}  # by place from behind: the size, and whose it is
     for index in indices:
-        shape = dims_of(node, index)
+        shape = input_shape(node, index)
         if shape is None:
             continue
         for position in range(1 + without, len(shape) + 1):
@@ -393,28 +398,30 @@ def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
 
 def _broadcast_problem(
     node: Node, index: int, axis: int, size: int, owner: int, other: int
-) -> str:
+) -> OperandProblem:
     """Return the message that the size of one axis of an input does not broadcast with that of
     another input.
     """
-    has = f"{operand_label(node, index)} has {size} at axis {axis}"
-    return f"{has}, which does not broadcast with the {other} of {operand_label(node, owner)}"
+    has = f"{input_label(node, index)} has {size} at axis {axis}"
+    return f"{has}, which does not broadcast with the {other} of {input_label(node, owner)}"
 
 
-def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) -> Constraint:
+def broadcast_to_constraint(
+    index: int, target: Callable[[Node], Shape | None], name: str
+) -> Constraint:
     """Return a constraint which requires that an operand broadcasts to the shape `target(node)`;
     `name` is for messages.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the operand does not broadcast to the target shape; "" if nothing
         is wrong.
         """
-        shape, requested = dims_of(node, index), target(node)
+        shape, requested = input_shape(node, index), target(node)
         if shape is None or requested is None or can_broadcast_to(shape, requested):
             return ""
         shown = "x".join(map(str, requested)) or "a scalar"
-        return f"{operand_label(node, index)} does not broadcast to {name}, which is {shown}"
+        return f"{input_label(node, index)} does not broadcast to {name}, which is {shown}"
 
     return constraint
 
@@ -438,31 +445,33 @@ def axis_constraint(
     or one behind its last axis).
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the attribute is no axis of the operand; "" if nothing is wrong."""
-        shape = dims_of(node, index)
+        shape = input_shape(node, index)
         if shape is None or (default is None and name not in node.attrs):
             return ""
-        return axis_range_problem(node, integer(node, name, default), index, last)
+        return axis_range_problem(node, integer_attribute(node, name, default), index, last)
 
     return constraint
 
 
-def axis_range_problem(node: Node, position: int, index: int = 0, last: bool = False) -> str:
+def axis_range_problem(
+    node: Node, position: int, index: int = 0, last: bool = False
+) -> OperandProblem:
     """Return why `position` is no axis of an operand; "" if it is one."""
-    rank_ = len(dims_of(node, index) or ())
+    rank_ = len(input_shape(node, index) or ())
     if -rank_ <= position < rank_ + last:
         return ""
     return (
-        f"axis {position} is out of range for {operand_label(node, index)}, which has rank {rank_}"
+        f"axis {position} is out of range for {input_label(node, index)}, which has rank {rank_}"
     )
 
 
-def axes_given(node: Node, index: int, name: str = "axes") -> Shape | None:
+def axes_or_none(node: Node, index: int, name: str = "axes") -> Shape | None:
     """Return the axes that an input or an attribute gives; None if they are not known."""
     if index in node.values:
         return node.values[index]
-    return ints(node, name)
+    return integer_list_or_none(node, name)
 
 
 def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") -> Constraint:
@@ -470,9 +479,9 @@ def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") ->
     of the operand `index`.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which of the given axes is no axis of the operand; "" if nothing is wrong."""
-        shape, provided = dims_of(node, index), axes_given(node, input_index, name)
+        shape, provided = input_shape(node, index), axes_or_none(node, input_index, name)
         if shape is None or provided is None:
             return ""
         return next(
@@ -491,24 +500,22 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
     batches broadcast.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the two factors do not fit; "" if nothing is wrong."""
-        a, b = dims_of(node, first), dims_of(node, second)
+        a, b = input_shape(node, first), input_shape(node, second)
         for index, shape in ((first, a), (second, b)):
             if shape == ():
                 return (
-                    f"{operand_label(node, index)} is a scalar, but a matrix or a vector is needed"
+                    f"{input_label(node, index)} is a scalar, but a matrix or a vector is needed"
                 )
         if a is None or b is None:
             return ""
         axis_ = max(len(b) - 2, 0)
         if a[-1] != b[axis_]:
-            has = f"{operand_label(node, second)} has {b[axis_]} at axis {axis_}"
-            return (
-                f"{has}, but {a[-1]} is needed for the last axis of {operand_label(node, first)}"
-            )
+            has = f"{input_label(node, second)} has {b[axis_]} at axis {axis_}"
+            return f"{has}, but {a[-1]} is needed for the last axis of {input_label(node, first)}"
         if len(a) > 2 and len(b) > 2 and a[:-2] != b[:-2]:
-            return _not_joined(node, (first, second), 2)
+            return _inputs_broadcast_problem(node, (first, second), 2)
         return ""
 
     return constraint
@@ -517,10 +524,10 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
 # -- By rank -------------------------------------------------------------------------------------
 
 
-def joint(*constraints: Constraint) -> Constraint:
+def first_problem_constraint(*constraints: Constraint) -> Constraint:
     """Return a constraint that reports the first problem which one of these constraints finds."""
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return the first problem that one of the constraints finds; "" if none finds one."""
         return next((wrong for constraint in constraints if (wrong := constraint(node))), "")
 
@@ -533,9 +540,9 @@ def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constra
     """
     wrong = rank_constraint(index, tuple(options))
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return the problem that the constraint for this rank finds; "" if it finds none."""
-        shape = dims_of(node, index)
+        shape = input_shape(node, index)
         return "" if shape is None else options.get(len(shape), wrong)(node)
 
     return constraint

@@ -9,24 +9,24 @@ _FUSIONS = re.compile(r"(/+[A-Z]\w*Fusion)+/*((_token)?_\d+)?(?=(_MatMul)?(_quan
 _QUANTIZERS = re.compile(r"(_MatMul)?_quant$|_MatMul$|(_matmul)?_Q[248]$")
 
 
-def without_fusions(name: str) -> str:
+def without_fusion_suffixes(name: str) -> str:
     """Return the name of a node without the suffixes that onnxruntime's fusions add.
 
-    >>> without_fusions("/ff/ff.0/MatMul/MatMulAddFusion_quant")
+    >>> without_fusion_suffixes("/ff/ff.0/MatMul/MatMulAddFusion_quant")
     '/ff/ff.0/MatMul_quant'
     """
     return _FUSIONS.sub("", name) if "Fusion" in name else name
 
 
-def original_name(name: str) -> str:
+def name_before_fusion_and_quantization(name: str) -> str:
     """Return the name of a node without the suffixes that onnxruntime's fusions and quantizers
     add.
 
-    >>> original_name("node_mm/MatMulScaleFusion//MatmulTransposeFusion/")
+    >>> name_before_fusion_and_quantization("node_mm/MatMulScaleFusion//MatmulTransposeFusion/")
     'node_mm'
-    >>> original_name("/ff/ff.0/MatMul/MatMulAddFusion_MatMul_quant")
+    >>> name_before_fusion_and_quantization("/ff/ff.0/MatMul/MatMulAddFusion_MatMul_quant")
     '/ff/ff.0/MatMul'
-    >>> original_name("node_mm_matmul_Q4")
+    >>> name_before_fusion_and_quantization("node_mm_matmul_Q4")
     'node_mm'
     """
-    return _QUANTIZERS.sub("", without_fusions(name))
+    return _QUANTIZERS.sub("", without_fusion_suffixes(name))

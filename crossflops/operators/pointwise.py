@@ -16,13 +16,29 @@ from crossflops.operators.access import (
     input_element_count,
     input_spec,
     output_element_count,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.gradient import Gradient, Wanted, elementwise_backward, no_gradient
-from crossflops.operators.operands import broadcast, equal, rank_constraint, single
-from crossflops.operators.rule import Constraint, Formula, Operators, estimate_exactness
+from crossflops.operators.gradient import (
+    Gradient,
+    OperandPositions,
+    elementwise_backward,
+    no_gradient,
+)
+from crossflops.operators.operands import (
+    all_inputs_broadcast_constraint,
+    equal_shapes_constraint,
+    rank_constraint,
+    single_number_constraint,
+)
+from crossflops.operators.rule import (
+    Constraint,
+    Formula,
+    OperandProblem,
+    Operators,
+    estimate_exactness,
+)
 
 operator = Operators()
 
@@ -35,7 +51,7 @@ GELU, GELU_TANH = Cost(divs=1, specials=1, adds=1, muls=2), Cost(specials=2, add
 WORK: dict[str, Cost] = {}  # per element, of the operators that `declare_pointwise` declares
 
 
-def per_element(work: Cost) -> Formula:
+def formula_per_output_element(work: Cost) -> Formula:
     """Return a formula that counts `work` for each element of the first output."""
 
     def formula(node: Node) -> Cost:
@@ -45,11 +61,11 @@ def per_element(work: Cost) -> Formula:
     return formula
 
 
-def pointwise_constraint(node: Node) -> str:
+def pointwise_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands, or "" if nothing is: they broadcast as in numpy
     (since version 7; 8 if variadic).
     """
-    return broadcast(node) if node.op.since >= 7 else ""
+    return all_inputs_broadcast_constraint(node) if node.op.since >= 7 else ""
 
 
 def describe_work(work: Cost) -> str:
@@ -76,7 +92,9 @@ def declare_pointwise(
     equation = f"n(Y)*({describe_work(work)}): Y = {equation}"
     gradients = () if back is None else back if isinstance(back, tuple) else (back,)
     backward = elementwise_backward(*gradients) if gradients else no_gradient
-    operator(type, equation, since=since, requires=requires, backward=backward)(per_element(work))
+    operator(type, equation, since=since, requires=requires, backward=backward)(
+        formula_per_output_element(work)
+    )
 
 
 declare_pointwise("Add", ADD, "A + B", back=ZERO)
@@ -111,11 +129,15 @@ declare_pointwise("BitwiseNot", COMPARE, "not X, bitwise", since=18)
 declare_pointwise("IsNaN", COMPARE, "X != X", since=9)
 declare_pointwise("IsInf", COMPARE, "|X| == inf", since=10)
 declare_pointwise(
-    "Range", Cost(muls=1, adds=1), "start + i * delta", since=11, requires=single(0, 1, 2)
+    "Range",
+    Cost(muls=1, adds=1),
+    "start + i * delta",
+    since=11,
+    requires=single_number_constraint(0, 1, 2),
 )
 
 
-def elementary(since: int = 1, **back: Cost | tuple[Cost, ...]) -> None:
+def declare_elementary_functions(since: int = 1, **back: Cost | tuple[Cost, ...]) -> None:
     """Declare elementary functions, such as sin: a special per element; `back` has the cost of
     each gradient by operator.
 
@@ -126,7 +148,7 @@ def elementary(since: int = 1, **back: Cost | tuple[Cost, ...]) -> None:
 
 
 # Derivatives from the result y where it has them: y for exp, y(1-y) for sigmoid, 1-y^2 for tanh.
-elementary(
+declare_elementary_functions(
     Exp=MUL,
     Log=DIV,
     Sqrt=Cost(divs=1, muls=1),
@@ -136,7 +158,7 @@ elementary(
     Floor=ZERO,
     Ceil=ZERO,
 )
-elementary(
+declare_elementary_functions(
     since=7,
     Sin=SPECIAL + MUL,
     Cos=SPECIAL + MUL + ADD,
@@ -145,7 +167,7 @@ elementary(
     Acos=Cost(muls=2, adds=2, specials=1),
     Atan=Cost(muls=1, adds=1, divs=1),
 )
-elementary(
+declare_elementary_functions(
     since=9,
     Erf=Cost(muls=3, adds=1, specials=1),
     Sinh=SPECIAL + MUL,
@@ -154,10 +176,10 @@ elementary(
     Acosh=Cost(muls=1, adds=1, divs=1, specials=1),
     Atanh=Cost(muls=1, adds=1, divs=1),
 )
-elementary(since=11, Round=ZERO)
+declare_elementary_functions(since=11, Round=ZERO)
 
 
-def variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO) -> None:
+def declare_variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO) -> None:
     """Declare an operator that combines k operands: `work` for each one after the first, per
     element of the result.
 
@@ -178,10 +200,10 @@ def variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO) -> Non
     )
 
 
-variadic("Sum", ADD)
-variadic("Mean", ADD, DIV, back=DIV)
-variadic("Max", COMPARE, back=COMPARE)
-variadic("Min", COMPARE, back=COMPARE)
+declare_variadic("Sum", ADD)
+declare_variadic("Mean", ADD, DIV, back=DIV)
+declare_variadic("Max", COMPARE, back=COMPARE)
+declare_variadic("Min", COMPARE, back=COMPARE)
 
 
 # Activation functions.
@@ -263,7 +285,7 @@ FUNCTIONS: Mapping[str, Cost] = {
 }
 
 
-def _as_forward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _clip_backward(_node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Clip: the compares of the forward pass decide again which
     elements pass.
     """
@@ -273,10 +295,10 @@ def _as_forward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
 @operator(
     "Clip",
     "n(Y)*(compare per bound): Y = min(max(X, min), max)",
-    requires=single(1, 2),
-    backward=_as_forward,
+    requires=single_number_constraint(1, 2),
+    backward=_clip_backward,
 )
-def clip(node: Node) -> Cost:
+def clip_cost(node: Node) -> Cost:
     """Return the cost of Clip, min(max(X, min), max): a compare per element for each bound that is
     given.
 
@@ -292,7 +314,7 @@ def clip(node: Node) -> Cost:
 GELU_TANH_BACK = Cost(specials=1, muls=12, adds=5)
 
 
-def gelu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def gelu_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Gelu, dX = dY (F + X f), F the normal distribution and f
     its density.
 
@@ -326,7 +348,7 @@ def onnx_gelu_cost(node: Node) -> Cost:
 SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmoid(X)
 
 
-def _swish_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _swish_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Swish: `SWISH_BACK` per element, and a mul more if alpha
     is not 1.
     """
@@ -334,7 +356,7 @@ def _swish_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     return elementwise_backward(SWISH_BACK + scaled)(node, requested, forward)
 
 
-def _swiglu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _swiglu_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of SwiGLU: dA as that of Swish from dY B, and dB = dY
     swish(A).
     """
@@ -346,7 +368,7 @@ def _swiglu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
 @operator(
     "Swish", "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls", since=24, backward=_swish_backward
 )
-def swish(node: Node) -> Cost:
+def swish_cost(node: Node) -> Cost:
     """Return the cost of Swish, X * sigmoid(alpha * X): a sigmoid and a mul per element, and a mul
     more if alpha is not 1.
 
@@ -360,15 +382,15 @@ def swish(node: Node) -> Cost:
     "SwiGLU",
     "n(Y)*(sigmoid, 2 muls); alpha != 1: n(Y) muls",
     since=28,
-    requires=equal(0, 1),
+    requires=equal_shapes_constraint(0, 1),
     backward=_swiglu_backward,
 )
-def swiglu(node: Node) -> Cost:
+def swiglu_cost(node: Node) -> Cost:
     """Return the cost of SwiGLU, swish(A) * B: as Swish, and a mul per element.
 
     https://onnx.ai/onnx/operators/onnx__SwiGLU.html
     """
-    return swish(node) + MUL * output_element_count(node)
+    return swish_cost(node) + MUL * output_element_count(node)
 
 
 # Random numbers: no operator fixes a generator, so what follows one is counted: estimates.
@@ -386,17 +408,17 @@ operator(
     _UNIFORM,
     doubt=estimate_exactness,
     backward=no_gradient,
-)(per_element(UNIFORM))
+)(formula_per_output_element(UNIFORM))
 operator(
     ("RandomNormal", "RandomNormalLike"), _NORMAL, doubt=estimate_exactness, backward=no_gradient
-)(per_element(NORMAL))
+)(formula_per_output_element(NORMAL))
 operator(
     "Bernoulli",
     f"{_UNIFORM}; n(output) compares",
     since=15,
     doubt=estimate_exactness,
     backward=no_gradient,
-)(per_element(UNIFORM + COMPARE))
+)(formula_per_output_element(UNIFORM + COMPARE))
 
 
 @operator(
@@ -407,7 +429,7 @@ operator(
     requires=rank_constraint(0, 2),
     backward=no_gradient,
 )
-def multinomial(node: Node) -> Cost:
+def multinomial_cost(node: Node) -> Cost:
     """Return the estimated cost of Multinomial: running sums of B rows of C probabilities, and a
     binary search for each sample.
 
@@ -418,5 +440,5 @@ def multinomial(node: Node) -> Cost:
     search = Cost(muls=1, compares=max(classes - 1, 0).bit_length())
     return Cost(
         specials=input_element_count(node),
-        adds=reduction_operations(input_element_count(node), rows),
+        adds=reduction_operation_count(input_element_count(node), rows),
     ) + search * output_element_count(node)

@@ -4,32 +4,32 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import has_input, input_element_count, integer
+from crossflops.operators.access import has_input, input_element_count, integer_attribute
 from crossflops.operators.gradient import QUANTIZED, first_operand_backward
-from crossflops.operators.operands import operand_label, operand_shape
-from crossflops.operators.rule import Operators
+from crossflops.operators.operands import input_label, input_shape_or_raise
+from crossflops.operators.rule import OperandProblem, Operators
 
 operator = Operators()
 
 
-def requantize(count: int) -> Cost:
+def requantization_cost(count: int) -> Cost:
     """Return the cost of turning `count` sums into small integers: a mul, a round, an add and 2
     compares each.
     """
     return Cost(muls=1, specials=1, adds=1, compares=2) * count
 
 
-def scale_fits(node: Node) -> str:
+def scale_shape_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the scales, or "" if nothing is: one for all, one per index along
     `axis`, or one per block along it.
     """
-    dims, scale = operand_shape(node, 0), operand_shape(node, 1)
+    dims, scale = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if scale in ((), (1,)):
         return ""
-    axis, block = integer(node, "axis", 1), integer(node, "block_size", 0)
+    axis, block = integer_attribute(node, "axis", 1), integer_attribute(node, "block_size", 0)
     if not -len(dims) <= axis < len(dims):
         return (
-            f"axis {axis} is out of range for {operand_label(node, 0)}, which has rank {len(dims)}"
+            f"axis {axis} is out of range for {input_label(node, 0)}, which has rank {len(dims)}"
         )
     if block > 0:
         index = axis % len(dims)
@@ -37,23 +37,23 @@ def scale_fits(node: Node) -> str:
         return (
             ""
             if scale == blocks
-            else f"{operand_label(node, 1)} does not have one scale for each block"
+            else f"{input_label(node, 1)} does not have one scale for each block"
         )
     if scale == (dims[axis],):
         return ""
-    has = f"{operand_label(node, 0)} has {dims[axis]} at axis {axis % len(dims)}"
-    return f"{has}, but {operand_label(node, 1)} does not have one scale for each, or one for all"
+    has = f"{input_label(node, 0)} has {dims[axis]} at axis {axis % len(dims)}"
+    return f"{has}, but {input_label(node, 1)} does not have one scale for each, or one for all"
 
 
-def _zero_point_constraint(node: Node) -> str:
+def _zero_point_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the zero points, or "" if nothing is: one for each scale."""
-    scale, zero = operand_shape(node, 1), operand_shape(node, 2)
+    scale, zero = input_shape_or_raise(node, 1), input_shape_or_raise(node, 2)
     if scale == zero or prod(scale) == prod(zero) == 1:
         return ""
-    return f"{operand_label(node, 2)} does not have the shape of {operand_label(node, 1)}"
+    return f"{input_label(node, 2)} does not have the shape of {input_label(node, 1)}"
 
 
-SCALES = (scale_fits, _zero_point_constraint)
+SCALES = (scale_shape_constraint, _zero_point_constraint)
 # Straight through (1308.3432): rounding has the gradient of what it rounds, and a value beyond the
 # bounds none. One mask is multiplied, as in fake_quantize_per_tensor_affine_cachemask_backward of
 # derivatives.yaml: the scale of one operator and the inverse scale of the other are 1.
@@ -68,7 +68,7 @@ STRAIGHT_BACK = first_operand_backward(lambda _node: ZERO)
     requires=SCALES,
     backward=STRAIGHT,
 )
-def quantize_linear(node: Node) -> Cost:
+def quantize_linear_cost(node: Node) -> Cost:
     """Return the cost of QuantizeLinear, saturate(round(x / y_scale) + y_zero_point), per element.
 
     n(x) * (div, round, 2 compares); a zero point n(x) adds.
@@ -86,7 +86,7 @@ def quantize_linear(node: Node) -> Cost:
     requires=SCALES,
     backward=STRAIGHT_BACK,
 )
-def dequantize_linear(node: Node) -> Cost:
+def dequantize_linear_cost(node: Node) -> Cost:
     """Return the cost of DequantizeLinear, (x - x_zero_point) * x_scale, per element.
 
     n(x) muls; a zero point n(x) adds.
@@ -101,7 +101,7 @@ def dequantize_linear(node: Node) -> Cost:
     since=11,
     backward=QUANTIZED,
 )
-def dynamic_quantize_linear(node: Node) -> Cost:
+def dynamic_quantize_linear_cost(node: Node) -> Cost:
     """Return the cost of DynamicQuantizeLinear: the range of x, scale and zero point from it, then
     QuantizeLinear.
 

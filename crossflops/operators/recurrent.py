@@ -7,16 +7,22 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     has_input,
     input_spec,
-    integer,
-    reduction_operations,
+    integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
-    texts,
+    text_list_attribute,
 )
-from crossflops.operators.gradient import Backward, Gradient, Wanted
-from crossflops.operators.operands import operand_label, operand_shape, sizes_constraint
+from crossflops.operators.gradient import Backward, Gradient, OperandPositions
+from crossflops.operators.operands import input_label, input_shape_or_raise, sizes_constraint
 from crossflops.operators.pointwise import FUNCTIONS
-from crossflops.operators.rule import ConstantPart, Constraint, Operators, input_bound_exactness
+from crossflops.operators.rule import (
+    ConstantPart,
+    Constraint,
+    OperandProblem,
+    Operators,
+    input_bound_exactness,
+)
 
 operator = Operators()
 
@@ -58,11 +64,13 @@ def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
     return per_unit * (gates * layer.unit_steps)
 
 
-def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) -> Cost:
+def _activation_cost_of_all_steps(
+    node: Node, layer: Layer, uses: tuple[int, ...], default: str
+) -> Cost:
     """Return the cost of the activations of all steps; `uses` says how often a step applies each
     of a direction's functions to a unit.
     """
-    names = texts(node, "activations") or tuple(default.split()) * layer.directions
+    names = text_list_attribute(node, "activations") or tuple(default.split()) * layer.directions
     if len(names) != len(uses) * layer.directions:
         raise ValueError(f"{node.op} has {len(names)} activations for {len(uses)} per direction")
     unknown = sorted({name for name in names if name.lower() not in FUNCTIONS})
@@ -84,25 +92,25 @@ def _recurrent_constraint(gates: int) -> Constraint:
         for x, h in (("T,B", "D,B"), ("B,T", "B,D"))
     )
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why a shape is wrong in the node's layout; "" if nothing is wrong."""
-        return second(node) if integer(node, "layout", 0) else first(node)
+        return second(node) if integer_attribute(node, "layout", 0) else first(node)
 
     return constraint
 
 
-def _directions(node: Node) -> str:
+def _direction_constraint(node: Node) -> OperandProblem:
     """Return why W does not have one direction, or two if the layer is bidirectional; "" if
     nothing is wrong.
     """
-    shape = operand_shape(node, 1)
+    shape = input_shape_or_raise(node, 1)
     directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:
         return ""
-    return f"{operand_label(node, 1, 'W')} has {shape[0]} directions, but {directions} is needed"
+    return f"{input_label(node, 1, 'W')} has {shape[0]} directions, but {directions} is needed"
 
 
-def _constant_part(gates: int) -> ConstantPart:
+def _constant_macs_of_layer(gates: int) -> ConstantPart:
     """Return a function that gives the MACs of a recurrent layer that depend on constant operands
     alone: X, or the first state.
 
@@ -119,9 +127,9 @@ def _constant_part(gates: int) -> ConstantPart:
             macs += gates * layer.unit_steps * layer.inputs
         if varying.isdisjoint((2, 5)):
             length = spec_shape(input_spec(node, 0), rank=3)[
-                1 if integer(node, "layout", 0) else 0
+                1 if integer_attribute(node, "layout", 0) else 0
             ]
-            late = node.op.type == "GRU" and not integer(node, "linear_before_reset", 0)
+            late = node.op.type == "GRU" and not integer_attribute(node, "linear_before_reset", 0)
             macs += (gates - late) * (layer.unit_steps // max(length, 1)) * layer.hidden
         return Cost(macs=macs)
 
@@ -150,11 +158,11 @@ def _recurrent_backward(gates: int) -> Backward:
     activations that are not the default ones, for peepholes and for clips.
     """
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradients of a recurrent layer. Raises ValueError for options
         without a formula.
         """
-        if texts(node, "activations") and not _has_default_activations(node):
+        if text_list_attribute(node, "activations") and not _has_default_activations(node):
             raise ValueError(
                 f"the backward pass of {node.op} has formulas only for the default activations"
             )
@@ -162,10 +170,12 @@ def _recurrent_backward(gates: int) -> Backward:
             raise ValueError(f"peepholes and clips of {node.op} have no backward formula yet")
         layer = recurrent_dimensions(node, gates)
         rows = gates * layer.unit_steps
-        length = spec_shape(input_spec(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
+        length = spec_shape(input_spec(node, 0), rank=3)[
+            1 if integer_attribute(node, "layout", 0) else 0
+        ]
         recurrent = rows * layer.hidden
         unasked = 0 if 5 in requested else recurrent // max(length, 1)
-        if node.op.type == "GRU" and not integer(node, "linear_before_reset", 0):
+        if node.op.type == "GRU" and not integer_attribute(node, "linear_before_reset", 0):
             unasked -= unasked // gates
         work = {
             index: Cost(macs=rows * size)
@@ -174,7 +184,9 @@ def _recurrent_backward(gates: int) -> Backward:
         }
         if 3 in requested:
             work[3] = Cost(
-                adds=reduction_operations(2 * rows, 2 * gates * layer.directions * layer.hidden)
+                adds=reduction_operation_count(
+                    2 * rows, 2 * gates * layer.directions * layer.hidden
+                )
             )
         work |= {index: ZERO for index in (5, 6) if index in requested}
         inner = Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.unit_steps
@@ -186,7 +198,7 @@ def _recurrent_backward(gates: int) -> Backward:
 def _has_default_activations(node: Node) -> bool:
     """Return whether the node uses the default activations of its operator."""
     default = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
-    names = tuple(name.lower() for name in texts(node, "activations"))
+    names = tuple(name.lower() for name in text_list_attribute(node, "activations"))
     usual = default[node.op.type]
     return names == usual * (len(names) // len(usual))
 
@@ -199,9 +211,9 @@ _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
     f"D*T*B*4*H*(I+H) MACs; {_PER_GATE}; P: D*T*B*H*(3 muls, 3 adds); "
     "D*T*B*H*(3 muls, 1 add, 3 f, g, h)",
     doubt=input_bound_exactness(4),
-    requires=(_directions, _recurrent_constraint(4)),
+    requires=(_direction_constraint, _recurrent_constraint(4)),
     contracts=(0, 1, 2),
-    constant_part=_constant_part(4),
+    constant_part=_constant_macs_of_layer(4),
     backward=_recurrent_backward(4),
 )
 def onnx_lstm_cost(node: Node) -> Cost:
@@ -213,12 +225,12 @@ def onnx_lstm_cost(node: Node) -> Cost:
     3 f, 1 g, 1 h. sequence_lens bounds: T holds. X [T, B, I], W [D, 4H, I], R [D, 4H, H].
     https://onnx.ai/onnx/operators/onnx__LSTM.html
     """
-    if integer(node, "input_forget", 0):
+    if integer_attribute(node, "input_forget", 0):
         raise ValueError("LSTM with input_forget has no equation in the specification")
     layer = recurrent_dimensions(node, gates=4)
     peephole = Cost(muls=3, adds=3) if has_input(node, 7) else ZERO
     update = Cost(muls=3, adds=1) + peephole
-    functions = _activations(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
+    functions = _activation_cost_of_all_steps(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
     return _recurrent_gates_cost(node, layer, 4) + update * layer.unit_steps + functions
 
 
@@ -227,12 +239,12 @@ def onnx_lstm_cost(node: Node) -> Cost:
     f"D*T*B*3*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*(3 muls, 2 adds, 2 f, g); "
     "linear_before_reset: D*T*B*H adds",
     doubt=input_bound_exactness(4),
-    requires=(_directions, _recurrent_constraint(3)),
+    requires=(_direction_constraint, _recurrent_constraint(3)),
     contracts=(0, 1, 2),
-    constant_part=_constant_part(3),
+    constant_part=_constant_macs_of_layer(3),
     backward=_recurrent_backward(3),
 )
-def gru(node: Node) -> Cost:
+def onnx_gru_cost(node: Node) -> Cost:
     """Return the cost of GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht =
     (1-zt)*ht + zt*Ht-1.
 
@@ -242,9 +254,9 @@ def gru(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__GRU.html
     """
     layer = recurrent_dimensions(node, gates=3)
-    joined = 1 if integer(node, "linear_before_reset", 0) else 0
+    joined = 1 if integer_attribute(node, "linear_before_reset", 0) else 0
     update = Cost(muls=3, adds=2 + joined)
-    functions = _activations(node, layer, (2, 1), "Sigmoid Tanh")
+    functions = _activation_cost_of_all_steps(node, layer, (2, 1), "Sigmoid Tanh")
     return _recurrent_gates_cost(node, layer, 3) + update * layer.unit_steps + functions
 
 
@@ -252,12 +264,12 @@ def gru(node: Node) -> Cost:
     "RNN",
     f"D*T*B*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*f",
     doubt=input_bound_exactness(4),
-    requires=(_directions, _recurrent_constraint(1)),
+    requires=(_direction_constraint, _recurrent_constraint(1)),
     contracts=(0, 1, 2),
-    constant_part=_constant_part(1),
+    constant_part=_constant_macs_of_layer(1),
     backward=_recurrent_backward(1),
 )
-def rnn(node: Node) -> Cost:
+def onnx_rnn_cost(node: Node) -> Cost:
     """Return the cost of RNN, Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi): I + H MACs, biases and f
     per unit and step.
 
@@ -265,4 +277,6 @@ def rnn(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__RNN.html
     """
     layer = recurrent_dimensions(node, gates=1)
-    return _recurrent_gates_cost(node, layer, 1) + _activations(node, layer, (1,), "Tanh")
+    return _recurrent_gates_cost(node, layer, 1) + _activation_cost_of_all_steps(
+        node, layer, (1,), "Tanh"
+    )

@@ -5,36 +5,48 @@ from math import prod
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
-    axis_of,
+    axis_attribute_index,
     input_element_count,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.gradient import Gradient, Wanted, moves_back, no_gradient, per_input
+from crossflops.operators.gradient import (
+    Gradient,
+    OperandPositions,
+    backward_per_input_element,
+    movement_backward,
+    no_gradient,
+)
 from crossflops.operators.movement import scatter_elements_constraint, scatter_nd_constraint
 from crossflops.operators.operands import (
     axes_constraint,
     axis_constraint,
     axis_range_problem,
-    dims_of,
-    ints,
-    operand_label,
-    operand_shape,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
+    integer_list_or_none,
     rank_constraint,
-    single,
+    single_number_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL
-from crossflops.operators.rule import Constraint, Formula, Operators, estimate_exactness
+from crossflops.operators.rule import (
+    Constraint,
+    Formula,
+    OperandProblem,
+    Operators,
+    estimate_exactness,
+)
 
 operator = Operators()
 
 
-def reduces(
+def declare_reduction(
     type: str,
     equation: str,
     *,
@@ -56,9 +68,13 @@ def reduces(
         per result.
         """
         before, after = input_element_count(node), output_element_count(node)
-        return element * before + combination * reduction_operations(before, after) + last * after
+        return (
+            element * before
+            + combination * reduction_operation_count(before, after)
+            + last * after
+        )
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradient of the reduction, for each requested operand."""
         element, result = back or (ZERO, ZERO)
         return Gradient(
@@ -80,16 +96,20 @@ def reduces(
 # (derivatives.yaml: amax): n compares, n adds that count them, n muls; a div for each result.
 _EXTREME = Cost(compares=1, adds=1, muls=1)
 
-reduces("ReduceSum", "n-m adds")
-reduces("ReduceMean", "n-m adds, m divs", last=DIV, back=(ZERO, DIV))
-reduces("ReduceMax", "n-m compares", combination=COMPARE, back=(_EXTREME, DIV))
-reduces("ReduceMin", "n-m compares", combination=COMPARE, back=(_EXTREME, DIV))
-reduces("ReduceProd", "n-m muls", combination=MUL, back=(DIV, MUL))
-reduces("ReduceL1", "n abs, n-m adds", element=COMPARE, back=(Cost(compares=2, muls=1), ZERO))
-reduces("ReduceL2", "n muls, n-m adds, m sqrts", element=MUL, last=SPECIAL, back=(MUL, DIV))
-reduces("ReduceSumSquare", "n muls, n-m adds", element=MUL, back=(MUL, MUL))
-reduces("ReduceLogSum", "n-m adds, m logs", last=SPECIAL, back=(ZERO, SPECIAL + DIV))
-reduces(
+declare_reduction("ReduceSum", "n-m adds")
+declare_reduction("ReduceMean", "n-m adds, m divs", last=DIV, back=(ZERO, DIV))
+declare_reduction("ReduceMax", "n-m compares", combination=COMPARE, back=(_EXTREME, DIV))
+declare_reduction("ReduceMin", "n-m compares", combination=COMPARE, back=(_EXTREME, DIV))
+declare_reduction("ReduceProd", "n-m muls", combination=MUL, back=(DIV, MUL))
+declare_reduction(
+    "ReduceL1", "n abs, n-m adds", element=COMPARE, back=(Cost(compares=2, muls=1), ZERO)
+)
+declare_reduction(
+    "ReduceL2", "n muls, n-m adds, m sqrts", element=MUL, last=SPECIAL, back=(MUL, DIV)
+)
+declare_reduction("ReduceSumSquare", "n muls, n-m adds", element=MUL, back=(MUL, MUL))
+declare_reduction("ReduceLogSum", "n-m adds, m logs", last=SPECIAL, back=(ZERO, SPECIAL + DIV))
+declare_reduction(
     "ReduceLogSumExp",
     "n exps, n-m adds, m logs",
     element=SPECIAL,
@@ -98,20 +118,20 @@ reduces(
 )
 
 
-def _not_empty(node: Node) -> str:
+def _non_empty_axis_constraint(node: Node) -> OperandProblem:
     """Return why the axis of a search for extremes is empty; "" if nothing is wrong."""
-    dims, index = operand_shape(node, 0), integer(node, "axis", 0)
+    dims, index = input_shape_or_raise(node, 0), integer_attribute(node, "axis", 0)
     if dims[index]:
         return ""
-    return f"{operand_label(node, 0)} has 0 at axis {index % len(dims)}, but at least 1 is needed"
+    return f"{input_label(node, 0)} has 0 at axis {index % len(dims)}, but at least 1 is needed"
 
 
-_CHOICE = (axis_constraint(default=0), _not_empty)
-reduces("ArgMax", "n-m compares", combination=COMPARE, requires=_CHOICE, back=None)
-reduces("ArgMin", "n-m compares", combination=COMPARE, requires=_CHOICE, back=None)
+_CHOICE = (axis_constraint(default=0), _non_empty_axis_constraint)
+declare_reduction("ArgMax", "n-m compares", combination=COMPARE, requires=_CHOICE, back=None)
+declare_reduction("ArgMin", "n-m compares", combination=COMPARE, requires=_CHOICE, back=None)
 
 
-def cumulative(work: Cost) -> Formula:
+def cumulative_formula(work: Cost) -> Formula:
     """Return the formula of running sums or products (CumSum, CumProd): `work` for each element.
 
     The axis is a value, not a shape, so the number of first elements, which need none, is unknown.
@@ -124,12 +144,12 @@ def cumulative(work: Cost) -> Formula:
     return formula
 
 
-def _axis_input_constraint(node: Node) -> str:
+def _axis_input_constraint(node: Node) -> OperandProblem:
     """Return why the axis in input 1 is no axis of the data; "" if nothing is wrong or it is
     unknown.
     """
     index = node.values.get(1, ())
-    known = len(index) == 1 and dims_of(node, 0) is not None
+    known = len(index) == 1 and input_shape(node, 0) is not None
     return axis_range_problem(node, index[0]) if known else ""
 
 
@@ -137,36 +157,36 @@ operator(
     "CumSum",
     "n(x) adds",
     since=11,
-    requires=(single(1), _axis_input_constraint),
-    backward=per_input(ADD),
-)(cumulative(ADD))
+    requires=(single_number_constraint(1), _axis_input_constraint),
+    backward=backward_per_input_element(ADD),
+)(cumulative_formula(ADD))
 # dX = (the sums of dY Y from the other end) / X (FunctionsManual.cpp: cumprod_backward).
-CUMULATIVE_PRODUCT_BACK = per_input(MUL + ADD + DIV)
+CUMULATIVE_PRODUCT_BACK = backward_per_input_element(MUL + ADD + DIV)
 operator(
     "CumProd",
     "n(x) muls",
     since=26,
-    requires=(single(1), _axis_input_constraint),
+    requires=(single_number_constraint(1), _axis_input_constraint),
     backward=CUMULATIVE_PRODUCT_BACK,
-)(cumulative(MUL))
+)(cumulative_formula(MUL))
 
 
 # Searching and sorting, whose algorithm the operators leave open: estimates.
 
 
-def _log2(count: int) -> int:
+def _log2_rounded_up(count: int) -> int:
     """Return the base-2 logarithm of a count, rounded up to an integer of at least 1."""
     return max((count - 1).bit_length(), 1)
 
 
-def _largest_k_constraint(node: Node) -> str:
+def _largest_k_constraint(node: Node) -> OperandProblem:
     """Return why k is larger than the searched axis; "" if nothing is wrong or k is unknown."""
-    dims, largest = operand_shape(node, 0), node.values.get(1, ())
-    index = integer(node, "axis", -1)
+    dims, largest = input_shape_or_raise(node, 0), node.values.get(1, ())
+    index = integer_attribute(node, "axis", -1)
     if len(largest) != 1 or dims[index] >= largest[0]:
         return ""
     return (
-        f"{operand_label(node, 0)} has {dims[index]} at axis {index % len(dims)}, but k is "
+        f"{input_label(node, 0)} has {dims[index]} at axis {index % len(dims)}, but k is "
         f"{largest[0]}"
     )
 
@@ -176,9 +196,9 @@ def _largest_k_constraint(node: Node) -> str:
     "n(X)*ceil(log2 k) compares, at least n(X)",
     doubt=estimate_exactness,
     requires=(axis_constraint(default=-1), sizes_constraint("X K[1]"), _largest_k_constraint),
-    backward=moves_back,
+    backward=movement_backward,
 )
-def top_k(node: Node) -> Cost:
+def top_k_cost(node: Node) -> Cost:
     """Return the estimated cost of TopK: log2 k compares (rounded up, at least 1) per element, as
     a heap of k elements takes.
 
@@ -187,7 +207,8 @@ def top_k(node: Node) -> Cost:
     """
     dims = spec_shape(output_spec(node), at_least=1)
     return Cost(
-        compares=input_element_count(node) * _log2(dims[axis_of(node, len(dims), -1) % len(dims)])
+        compares=input_element_count(node)
+        * _log2_rounded_up(dims[axis_attribute_index(node, len(dims), -1) % len(dims)])
     )
 
 
@@ -199,17 +220,17 @@ def top_k(node: Node) -> Cost:
     requires=axis_constraint(),
     backward="PyTorch has no gradient for it",
 )
-def unique(node: Node) -> Cost:
+def unique_cost(node: Node) -> Cost:
     """Return the estimated cost of Unique: log2 n compares (rounded up) for each of n elements, as
     sorting takes.
 
     https://onnx.ai/onnx/operators/onnx__Unique.html
     """
-    return Cost(compares=input_element_count(node) * _log2(input_element_count(node)))
+    return Cost(compares=input_element_count(node) * _log2_rounded_up(input_element_count(node)))
 
 
 @operator("NonZero", "n(X) compares", since=9, backward=no_gradient)
-def non_zero(node: Node) -> Cost:
+def non_zero_cost(node: Node) -> Cost:
     """Return the cost of NonZero: a compare per element.
 
     https://onnx.ai/onnx/operators/onnx__NonZero.html
@@ -231,14 +252,14 @@ _REDUCTIONS: dict[str, Cost] = {
 _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 
-def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _scatter_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return gradients without work for a scatter that overwrites or adds. Raises ValueError for
     other reductions.
     """
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in ("none", "add"):
         raise ValueError(f"the backward pass of {node.op} by {reduction} has no formula yet")
-    return moves_back(node, requested, ZERO)
+    return movement_backward(node, requested, ZERO)
 
 
 @operator(
@@ -251,7 +272,7 @@ def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient
     requires=scatter_elements_constraint,
     backward=_scatter_backward,
 )
-def scatter(node: Node) -> Cost:
+def scatter_cost(node: Node) -> Cost:
     """Return the cost of ScatterND or ScatterElements: an add, a mul or a compare per update, as
     `reduction` says; 0 if it overwrites.
 
@@ -264,27 +285,29 @@ def scatter(node: Node) -> Cost:
     return _REDUCTIONS[reduction] * input_element_count(node, 2)
 
 
-def _image_blocks_constraint(node: Node) -> str:
+def _image_blocks_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the input [N, C*prod(block), L], or "" if nothing is: L is the
     number of block positions.
     """
-    dims, image, block = dims_of(node, 0), node.values.get(1), node.values.get(2)
+    dims, image, block = input_shape(node, 0), node.values.get(1), node.values.get(2)
     if dims is None or image is None or block is None:
         return ""
     if prod(block) and dims[1] % prod(block):
         return (
-            f"{operand_label(node, 0)} has {dims[1]} at axis 1, which is not a multiple of the "
+            f"{input_label(node, 0)} has {dims[1]} at axis 1, which is not a multiple of the "
             f"block {prod(block)}"
         )
-    count, pads = len(image), ints(node, "pads") or (0,) * (2 * len(image))
-    strides, dilations = (ints(node, name) or (1,) * count for name in ("strides", "dilations"))
+    count, pads = len(image), integer_list_or_none(node, "pads") or (0,) * (2 * len(image))
+    strides, dilations = (
+        integer_list_or_none(node, name) or (1,) * count for name in ("strides", "dilations")
+    )
     indices = 1
     for at, extent in enumerate(image):
         reach = dilations[at] * (block[at] - 1) + 1
         indices *= (extent + pads[at] + pads[at + count] - reach) // strides[at] + 1
     if dims[2] == indices:
         return ""
-    return f"{operand_label(node, 0)} has {dims[2]} at axis 2, but blocks have {indices} positions"
+    return f"{input_label(node, 0)} has {dims[2]} at axis 2, but blocks have {indices} positions"
 
 
 @operator(
@@ -295,9 +318,9 @@ def _image_blocks_constraint(node: Node) -> str:
         sizes_constraint("input[N,C,L] image_shape[d] block_shape[d]"),
         _image_blocks_constraint,
     ),
-    backward=moves_back,
+    backward=movement_backward,
 )
-def column_to_image(node: Node) -> Cost:
+def col2im_cost(node: Node) -> Cost:
     """Return the cost of Col2Im, which adds overlapping blocks into an empty image: an add per
     element of the input.
 

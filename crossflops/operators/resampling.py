@@ -12,7 +12,7 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     has_input,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
     spec_shape,
@@ -20,24 +20,25 @@ from crossflops.operators.access import (
 )
 from crossflops.operators.gradient import (
     Gradient,
-    Wanted,
-    each_operand,
+    OperandPositions,
     first_operand_backward,
     no_gradient,
-    sums_back,
+    product_backward,
+    sum_of_copies_backward,
 )
 from crossflops.operators.operands import (
     constraint_by_rank,
-    dims_of,
-    ints,
-    operand_label,
-    operand_shape,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
+    integer_list_or_none,
     sizes_constraint,
 )
 from crossflops.operators.rule import (
     MICROSOFT,
     Constraint,
     Exactness,
+    OperandProblem,
     Operators,
     estimate_exactness,
     upper_bound_exactness,
@@ -48,37 +49,37 @@ operator = Operators()
 _REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
 
 
-def scale_is_a_value(node: Node) -> Exactness:
+def resize_exactness(node: Node) -> Exactness:
     """Return "estimate" with antialias, since shapes give the exact scale only rounded; else
     "exact".
     """
-    return "estimate" if integer(node, "antialias", 0) else "exact"
+    return "estimate" if integer_attribute(node, "antialias", 0) else "exact"
 
 
-def one_per_axis(node: Node) -> str:
+def resize_scales_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with scales or sizes, or "" if nothing is: one of both, with a number
     for each axis (or each in `axes`).
     """
-    before, axes = operand_shape(node, 0), ints(node, "axes")
+    before, axes = input_shape_or_raise(node, 0), integer_list_or_none(node, "axes")
     numbers = len(before) if axes is None else len(axes)
     resized = node.op.type == "Resize" and node.op.since >= 11
-    lengths = {index: dims_of(node, index) for index in ((2, 3) if resized else (1,))}
+    lengths = {index: input_shape(node, index) for index in ((2, 3) if resized else (1,))}
     counts = {index: prod(dims) for index, dims in lengths.items() if dims is not None}
     for index, count in counts.items():
         if count not in (0, numbers):
-            needed = f"{numbers} numbers are needed for {operand_label(node, 0)}"
-            return f"{operand_label(node, index)} does not fit: {needed}"
-    roi = dims_of(node, 1) if resized else None
+            needed = f"{numbers} numbers are needed for {input_label(node, 0)}"
+            return f"{input_label(node, index)} does not fit: {needed}"
+    roi = input_shape(node, 1) if resized else None
     cropped = string_attribute(node, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
     if cropped and roi is not None and prod(roi) not in (2 * numbers, 2 * len(before)):
-        return f"{operand_label(node, 1)} needs {2 * numbers} numbers for {operand_label(node, 0)}"
+        return f"{input_label(node, 1)} needs {2 * numbers} numbers for {input_label(node, 0)}"
     stretched = (
         resized and string_attribute(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
     )
     extents = node.values.get(3, ()) if stretched else ()
     along = before if axes is None else [before[axis] for axis in axes]
     if any((size < 1) != (old < 1) for size, old in zip(extents, along, strict=False)):
-        return f"{operand_label(node, 0)} cannot be resized to {extents}"
+        return f"{input_label(node, 0)} cannot be resized to {extents}"
     requested = [index for index in lengths if has_input(node, index)]
     if (
         resized
@@ -86,18 +87,18 @@ def one_per_axis(node: Node) -> str:
         and len(counts) == len(requested)
         and sum(map(bool, counts.values())) != 1
     ):
-        return f"{operand_label(node, 0)} needs either scales or sizes, {numbers} numbers"
+        return f"{input_label(node, 0)} needs either scales or sizes, {numbers} numbers"
     return ""
 
 
-def resize_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def resize_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Resize: each gradient is weighted and added to its
     neighbours, a mul and an add each.
 
     nearest: an element sums the gradients of its copies (ATen/native/UpSample*.cpp).
     """
     if string_attribute(node, "mode", "nearest") == "nearest":
-        return sums_back(node, requested, forward)
+        return sum_of_copies_backward(node, requested, forward)
     spread = Cost(muls=forward.muls, adds=forward.muls)
     return Gradient(dict.fromkeys(requested, spread))
 
@@ -109,11 +110,11 @@ _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that ch
     "Resize",
     f"{_RESIZE}; cubic: 4^d",
     since=10,
-    doubt=scale_is_a_value,
-    requires=one_per_axis,
+    doubt=resize_exactness,
+    requires=resize_scales_constraint,
     backward=resize_backward,
 )
-@operator("Upsample", _RESIZE, requires=one_per_axis, backward=resize_backward)
+@operator("Upsample", _RESIZE, requires=resize_scales_constraint, backward=resize_backward)
 def onnx_resize_cost(node: Node) -> Cost:
     """Return the cost of Resize or Upsample per element of the result: nearest 0, linear 2^d muls
     and 2^d - 1 adds, cubic 4^d.
@@ -129,7 +130,7 @@ def onnx_resize_cost(node: Node) -> Cost:
     before, after = spec_shape(input_spec(node, 0)), spec_shape(output_spec(node))
     if mode not in _REACH or len(before) != len(after):
         raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not supported")
-    widened = integer(node, "antialias", 0) != 0
+    widened = integer_attribute(node, "antialias", 0) != 0
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
     taps = prod(
         _resize_tap_count(_REACH[mode], Fraction(b, a) if widened else Fraction(1))
@@ -150,12 +151,12 @@ def _tap_sum_cost(taps: int) -> Cost:
     return Cost(muls=taps, adds=taps - 1)
 
 
-def _not_empty(node: Node) -> str:
+def _non_empty_samples_constraint(node: Node) -> OperandProblem:
     """Return why the sampled data are empty; "" if nothing is wrong."""
-    dims = operand_shape(node, 0)
+    dims = input_shape_or_raise(node, 0)
     if 0 not in dims[2:]:
         return ""
-    return f"{operand_label(node, 0)} is empty, but at least 1 is needed along each axis"
+    return f"{input_label(node, 0)} is empty, but at least 1 is needed along each axis"
 
 
 SAMPLED: tuple[Constraint, ...] = (
@@ -166,11 +167,11 @@ SAMPLED: tuple[Constraint, ...] = (
             5: sizes_constraint("X[N,C,D,H,W] grid[N,_,_,_,3]"),
         },
     ),
-    _not_empty,
+    _non_empty_samples_constraint,
 )
 
 
-def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _grid_sample_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of GridSample, for each requested operand.
 
     dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
@@ -205,7 +206,7 @@ def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Grad
     requires=SAMPLED,
     backward=_grid_sample_backward,
 )
-def grid_sample(node: Node) -> Cost:
+def grid_sample_cost(node: Node) -> Cost:
     """Return the estimated cost of GridSample per element of the result: linear 2^d muls and 2^d -
     1 adds, cubic 4^d, nearest none.
 
@@ -225,28 +226,25 @@ def grid_sample(node: Node) -> Cost:
     return scaled + _tap_sum_cost((2 * _REACH[mode]) ** dims) * output_element_count(node)
 
 
-def _affine_theta_constraint(node: Node) -> str:
+def _affine_theta_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with theta, or "" if nothing is: [N, 2, 3] for a size of 4 numbers, [N,
     3, 4] for one of 5.
     """
-    theta, size = dims_of(node, 0), dims_of(node, 1)
+    theta, size = input_shape(node, 0), input_shape(node, 1)
     if size is not None and size not in ((4,), (5,)):
-        return f"{operand_label(node, 1)} needs 4 or 5 numbers"
+        return f"{input_label(node, 1)} needs 4 or 5 numbers"
     if theta is None or size is None:
         return ""
     dims = size[0] - 2
     if theta[1:] != (dims, dims + 1):
-        return (
-            f"{operand_label(node, 0)} needs to be "
-            f"Nx{dims}x{dims + 1} for {operand_label(node, 1)}"
-        )
+        return f"{input_label(node, 0)} needs to be Nx{dims}x{dims + 1} for {input_label(node, 1)}"
     requested = node.values.get(1, ())
     if any(extent < 1 for extent in requested[2:]):
-        return f"{operand_label(node, 1)} is {requested}, but at least 1 is needed along each axis"
+        return f"{input_label(node, 1)} is {requested}, but at least 1 is needed along each axis"
     batch = (requested or theta)[0]
     if batch == theta[0]:
         return ""
-    return f"{operand_label(node, 0)} has {theta[0]} at axis 0, but the size begins with {batch}"
+    return f"{input_label(node, 0)} has {theta[0]} at axis 0, but the size begins with {batch}"
 
 
 @operator(
@@ -254,9 +252,9 @@ def _affine_theta_constraint(node: Node) -> str:
     "n(grid)*(d+1) MACs",
     since=20,
     requires=_affine_theta_constraint,
-    backward=each_operand(0),
+    backward=product_backward(0),
 )
-def affine_grid(node: Node) -> Cost:
+def affine_grid_cost(node: Node) -> Cost:
     """Return the cost of AffineGrid, theta * (base, 1): d + 1 MACs per element of the grid.
 
     theta [N, d, d + 1], grid [N, o..., d]. The base grid depends on `size` alone.
@@ -265,11 +263,11 @@ def affine_grid(node: Node) -> Cost:
     return Cost(macs=output_element_count(node) * spec_shape(input_spec(node, 0), rank=3)[2])
 
 
-def _samples(node: Node) -> int:
+def _roi_align_sample_count(node: Node) -> int:
     """Return how many samples RoiAlign takes for one element of the result. Raises ValueError if
     that depends on the boxes.
     """
-    samples = integer(node, "sampling_ratio", 0) ** 2
+    samples = integer_attribute(node, "sampling_ratio", 0) ** 2
     if samples == 0:
         raise ValueError("the number of samples of RoiAlign depends on the boxes")
     return samples
@@ -278,7 +276,7 @@ def _samples(node: Node) -> int:
 _SPREAD = Cost(muls=4, adds=4)  # a gradient, weighed, is added to four neighbours
 
 
-def _roi_align_back(node: Node) -> Cost:
+def _roi_align_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of RoiAlign: dY is added to the four neighbours of each
     sample.
 
@@ -286,7 +284,7 @@ def _roi_align_back(node: Node) -> Cost:
     """
     if string_attribute(node, "mode", "avg") == "max":
         return _SPREAD * output_element_count(node)
-    return (_SPREAD * _samples(node) + Cost(divs=1)) * output_element_count(node)
+    return (_SPREAD * _roi_align_sample_count(node) + Cost(divs=1)) * output_element_count(node)
 
 
 @operator(
@@ -294,9 +292,9 @@ def _roi_align_back(node: Node) -> Cost:
     "n(Y)*(s*(4 muls, 3 adds) + avg: s-1 adds, div; max: s-1 compares); s = sampling_ratio^2",
     since=10,
     requires=sizes_constraint("X[N,C,H,W] rois[R,4] batch_indices[R]"),
-    backward=first_operand_backward(_roi_align_back),
+    backward=first_operand_backward(_roi_align_gradient_cost),
 )
-def roi_align(node: Node) -> Cost:
+def roi_align_cost(node: Node) -> Cost:
     """Return the cost of RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per element
     of the result, then combined.
 
@@ -304,7 +302,7 @@ def roi_align(node: Node) -> Cost:
     the number of samples depends on the boxes: ValueError.
     https://onnx.ai/onnx/operators/onnx__RoiAlign.html
     """
-    samples = _samples(node)
+    samples = _roi_align_sample_count(node)
     last = Cost(adds=samples - 1, divs=1)
     if string_attribute(node, "mode", "avg") == "max":
         last = Cost(compares=samples - 1)
@@ -329,7 +327,7 @@ CORNERS = Cost(muls=2, adds=4)
     requires=sizes_constraint("boxes[B,S,4] scores[B,C,S]"),
     backward=no_gradient,
 )
-def non_max_suppression(node: Node) -> Cost:
+def non_max_suppression_cost(node: Node) -> Cost:
     """Return the largest cost of NonMaxSuppression: for each of B*C classes, S boxes sorted and
     compared pair by pair.
 
@@ -342,7 +340,7 @@ def non_max_suppression(node: Node) -> Cost:
     lists = batch * classes
     threshold = lists * count if has_input(node, 4) else 0
     sorting = lists * count * max(count - 1, 0).bit_length()
-    box = AREA + CORNERS if integer(node, "center_point_box", 0) else AREA
+    box = AREA + CORNERS if integer_attribute(node, "center_point_box", 0) else AREA
     pairs = lists * (count * (count - 1) // 2)
     return Cost(compares=threshold + sorting) + OVERLAP * pairs + box * (batch * count)
 
@@ -354,7 +352,7 @@ def non_max_suppression(node: Node) -> Cost:
     requires=sizes_constraint("X[N,C,H,W] rois[R,5]"),
     backward=first_operand_backward(lambda node: Cost(adds=output_element_count(node))),
 )
-def max_roi_pool(node: Node) -> Cost:
+def max_roi_pool_cost(node: Node) -> Cost:
     """Return the largest cost of MaxRoiPool: window - 1 compares per element of the result, and 4
     corners scaled and rounded per box.
 
@@ -372,7 +370,7 @@ def max_roi_pool(node: Node) -> Cost:
     return Cost(compares=max(window - 1, 0)) * output_element_count(node) + corners
 
 
-def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _crop_resize_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of CropAndResize, for each requested operand.
 
     each gradient, weighed, is added to four neighbours; nearest: to one.
@@ -392,7 +390,7 @@ def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Grad
     requires=sizes_constraint("X[N,C,H,W] rois[R,4] batch_indices[R] crop_size[2]"),
     backward=_crop_resize_backward,
 )
-def crop_and_resize(node: Node) -> Cost:
+def crop_and_resize_cost(node: Node) -> Cost:
     """Return the cost of CropAndResize per element of the result: bilinear 4 muls and 3 adds,
     nearest nothing.
 

@@ -18,8 +18,10 @@ from crossflops.operators.gradient import NOT_YET, Backward
 Formula: TypeAlias = Callable[[Node], Cost]
 ConstantPart: TypeAlias = Callable[[Node, frozenset[int], Cost], Cost]
 F = TypeVar("F", bound=Formula)
-# What is wrong with the operands of a node, in one line, or "": `crossflops.operators.operands`.
-Constraint: TypeAlias = Callable[[Node], str]
+# What is wrong with the operands of a node, in one line; "" if nothing is wrong.
+OperandProblem: TypeAlias = str
+# A function that finds a problem of a node: `crossflops.operators.operands`.
+Constraint: TypeAlias = Callable[[Node], OperandProblem]
 Traffic: TypeAlias = Literal["touch", "view", "alias", "gather"]
 Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
 
@@ -114,7 +116,7 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
         """Return how exact the count of this node is: "exact", "bound" or "estimate"."""
         return self.doubt(node) if self.doubt is not None else "exact"
 
-    def check(self, node: Node) -> None:
+    def check_operands(self, node: Node) -> None:
         """Raise OperandError if the operator cannot take the operands of this node."""
         check_node_operands(node, self.requires)
 
@@ -182,7 +184,7 @@ class Operators:
         >>> @operator("Scale", "n(y), a product each", page="https://example.org/scale")
         ... def scale(node):
         ...     return Cost(muls=node.outputs[0].numel)
-        >>> operator.without_rule("Sort", "the number of comparisons depends on values")
+        >>> operator.declare_without_rule("Sort", "the number of comparisons depends on values")
         >>> [str(op) for op in operator.rules], list(operator.unruled)
         (['my.domain.Scale'], ['my.domain.Sort'])
     """
@@ -249,7 +251,7 @@ class Operators:
 
         return declare
 
-    def without_rule(
+    def declare_without_rule(
         self,
         types: str | Iterable[str],
         why: str,
@@ -280,7 +282,7 @@ class Operators:
         return [Op(domain, name, since) for name in names]
 
 
-def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
+def merge_operator_rules(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
     """Return the rules of all these files by operator. Raises ValueError if one operator version
     has two rules.
     """
@@ -319,7 +321,7 @@ def upper_bound_exactness(_node: Node) -> Exactness:
     return "bound"
 
 
-def products_of(*digits: int) -> ConstantPart:
+def constant_macs_unless_varying(*digits: int) -> ConstantPart:
     """Return a function that gives the MACs of a node if all operands at these indices are
     constant, else zero.
     """
@@ -336,9 +338,9 @@ def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
     "exact".
     """
 
-    def judge(node: Node) -> Exactness:
+    def exactness_of_node(node: Node) -> Exactness:
         """Return "bound" if the node is given the optional input, else "exact"."""
         provided = len(node.inputs) > index and node.inputs[index] is not None
         return "bound" if provided else "exact"
 
-    return judge
+    return exactness_of_node

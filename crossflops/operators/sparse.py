@@ -11,17 +11,23 @@ from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
 from crossflops.operators.access import (
     float_attribute,
-    integer,
+    integer_attribute,
     output_element_count,
-    reduction_operations,
+    reduction_operation_count,
 )
-from crossflops.operators.gradient import Gradient, Wanted, broadcast_sum_cost, moves_back
+from crossflops.operators.gradient import (
+    Gradient,
+    OperandPositions,
+    broadcast_sum_cost,
+    movement_backward,
+)
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.normalization import (
-    log_softmax_back,
+    GroupSizes,
     log_softmax_cost,
-    softmax_back,
+    log_softmax_gradient_cost,
     softmax_cost,
+    softmax_gradient_cost,
 )
 from crossflops.operators.rule import TORCH, Operators
 
@@ -77,12 +83,12 @@ def _integer_list(node: Node, name: str) -> tuple[int, ...]:
     return tuple(int(item) for item in value)
 
 
-def _sparse_operand_places(node: Node) -> tuple[int, int]:
+def _sparse_factor_indices(node: Node) -> tuple[int, int]:
     """Return the input indices of the two factors of a sparse product."""
     return _PLACED[node.op.type.removeprefix("aten.").removesuffix(".sparse")]
 
 
-def _product_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _product_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of a sparse product, for each requested operand: dB = A^T
     dC and dA = dC B^T.
 
@@ -91,12 +97,12 @@ def _product_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     its gradients. Source: mm_mat1_sparse_backward, mm_mat1_backward in
     torch/csrc/autograd/FunctionsManual.cpp.
     """
-    first, second = _sparse_operand_places(node)
+    first, second = _sparse_factor_indices(node)
     sparse = _integer_list(node, "sparse")
     beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     work = {}
     for index in requested & {first, second}:
-        macs = integer(node, "masked") if sparse[index] else forward.macs
+        macs = integer_attribute(node, "masked") if sparse[index] else forward.macs
         if macs < 0:
             raise ValueError(f"the gradient of a sparse factor of {node.op} has no formula")
         work[index] = Cost(macs=macs)
@@ -123,10 +129,10 @@ def sparse_product_cost(node: Node) -> Cost:
     n(Y) adds, and n(Y) muls for beta and alpha other than 0 and 1.
     https://docs.pytorch.org/docs/stable/sparse.html
     """
-    terms = integer(node, "terms")
+    terms = integer_attribute(node, "terms")
     if terms < 0:
         raise ValueError(f"the work of {node.op} was not observed in a run")
-    added = _sparse_operand_places(node)[0] > 0
+    added = _sparse_factor_indices(node)[0] > 0
     biased = node.op.type in _BIASED and len(node.inputs) > 2
     beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     scaled = (beta not in (0, 1)) + (alpha not in (0, 1)) if added else 0
@@ -134,14 +140,14 @@ def sparse_product_cost(node: Node) -> Cost:
     return Cost(macs=terms) + Cost(muls=scaled, adds=adds) * output_element_count(node)
 
 
-def _sparse_row_groups(node: Node) -> tuple[int, int]:
+def _sparse_row_groups(node: Node) -> GroupSizes:
     """Return (number of stored elements at distinct indices, number of groups) of a
     sparse tensor.
     """
-    groups = integer(node, "groups")
+    groups = integer_attribute(node, "groups")
     if groups < 0:
         raise ValueError(f"{node.op} over dense axes has no formula")
-    return _integer_list(node, "distinct")[0], groups
+    return GroupSizes(_integer_list(node, "distinct")[0], groups)
 
 
 @operator(
@@ -149,7 +155,7 @@ def _sparse_row_groups(node: Node) -> tuple[int, int]:
     "of n stored elements in m groups: n - m compares, 2n - m adds, n exps, n divs",
     page=_PAGE,
     backward=lambda node, requested, _: Gradient(
-        dict.fromkeys(requested, softmax_back(*_sparse_row_groups(node)))
+        dict.fromkeys(requested, softmax_gradient_cost(*_sparse_row_groups(node)))
     ),
 )
 def sparse_softmax_cost(node: Node) -> Cost:
@@ -165,7 +171,7 @@ def sparse_softmax_cost(node: Node) -> Cost:
     "of n stored elements in m groups: n - m compares, 3n - m adds, n exps, m logs",
     page=_PAGE,
     backward=lambda node, requested, _: Gradient(
-        dict.fromkeys(requested, log_softmax_back(*_sparse_row_groups(node)))
+        dict.fromkeys(requested, log_softmax_gradient_cost(*_sparse_row_groups(node)))
     ),
 )
 def sparse_log_softmax_cost(node: Node) -> Cost:
@@ -186,7 +192,7 @@ def sparse_log_softmax_cost(node: Node) -> Cost:
     ),
     "stored elements - groups adds",
     page=_PAGE,
-    backward=moves_back,
+    backward=movement_backward,
 )  # fmt: skip
 def sparse_sum_cost(node: Node) -> Cost:
     """Return the cost of summing the stored elements, over some axes or all: an add for each
@@ -194,19 +200,19 @@ def sparse_sum_cost(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.sparse.sum.html
     """
-    groups = integer(node, "groups")
+    groups = integer_attribute(node, "groups")
     if groups < 0:
         raise ValueError(f"{node.op} over dense axes has no formula")
-    return Cost(adds=reduction_operations(_integer_list(node, "stored")[0], groups))
+    return Cost(adds=reduction_operation_count(_integer_list(node, "stored")[0], groups))
 
 
 @operator(
     ("aten.add.Tensor.sparse", "aten.sub.Tensor.sparse"),
     "with a dense tensor: an add for each stored element; of two sparse ones: for each in both",
     page=_PAGE,
-    backward=moves_back,
+    backward=movement_backward,
 )
-def sum_of_two(node: Node) -> Cost:
+def sparse_add_cost(node: Node) -> Cost:
     """Return the cost of a sum with a sparse operand: an add for each stored element that meets an
     element of the other operand.
 
@@ -216,7 +222,7 @@ def sum_of_two(node: Node) -> Cost:
     dense = [index for index, is_sparse in enumerate(sparse) if not is_sparse]
     if dense:
         return Cost(adds=sum(stored) - sum(stored[index] for index in dense))
-    return Cost(adds=max(sum(stored) - integer(node, "kept"), 0))
+    return Cost(adds=max(sum(stored) - integer_attribute(node, "kept"), 0))
 
 
 operator(
@@ -224,7 +230,7 @@ operator(
     "a mul for each stored element of the result",
     page=_PAGE,
     backward=lambda node, requested, forward: Gradient(dict.fromkeys(requested, forward)),
-)(lambda node: Cost(muls=integer(node, "kept")))
+)(lambda node: Cost(muls=integer_attribute(node, "kept")))
 
 
 @operator(
@@ -234,9 +240,9 @@ operator(
     ),
     "an add for each stored element beyond the first of its place",
     page=_PAGE,
-    backward=moves_back,
+    backward=movement_backward,
 )  # fmt: skip
-def coalesce(node: Node) -> Cost:
+def coalesce_cost(node: Node) -> Cost:
     """Return the cost of summing elements with the same indices: an add for each beyond the first
     of its place.
 
@@ -245,6 +251,6 @@ def coalesce(node: Node) -> Cost:
     return Cost(adds=_integer_list(node, "stored")[0] - _integer_list(node, "distinct")[0])
 
 
-operator(tuple(f"aten.{name}.sparse" for name in _MOVING), MOVED, page=_PAGE, backward=moves_back)(
-    movement_cost
-)
+operator(
+    tuple(f"aten.{name}.sparse" for name in _MOVING), MOVED, page=_PAGE, backward=movement_backward
+)(movement_cost)

@@ -11,7 +11,7 @@ from math import prod
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
 from crossflops.operators.access import input_element_count, input_spec, spec_shape
-from crossflops.operators.gradient import each_operand, moves_back, scatters_back
+from crossflops.operators.gradient import movement_backward, product_backward, scatter_add_backward
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.rule import JAX, Operators, upper_bound_exactness
 
@@ -58,9 +58,9 @@ def _dense_column_count(node: Node, index: int) -> int:
     "bcoo_dot_general",
     "nse x columns of the dense factor MACs, for each matrix of a batch",
     page=_PAGE.format("bcoo_dot_general"),
-    backward=each_operand(0, 2),
+    backward=product_backward(0, 2),
 )
-def product_of_coordinates(node: Node) -> Cost:
+def bcoo_dot_cost(node: Node) -> Cost:
     """Return the cost of a product of a BCOO array, inputs 0 and 1 (values, places), and a dense
     array, input 2.
     """
@@ -71,9 +71,9 @@ def product_of_coordinates(node: Node) -> Cost:
     "bcsr_dot_general",
     "nse x columns of the dense factor MACs, for each matrix of a batch",
     page=_PAGE.format("bcsr_dot_general"),
-    backward=each_operand(0, 3),
+    backward=product_backward(0, 3),
 )
-def product_of_rows(node: Node) -> Cost:
+def bcsr_dot_cost(node: Node) -> Cost:
     """Return the cost of a product of a BCSR array, inputs 0 to 2 (values, columns, row starts),
     and a dense array, input 3.
     """
@@ -84,7 +84,7 @@ def product_of_rows(node: Node) -> Cost:
     "bcoo_dot_general_sampled",
     "nse x K MACs: a dot product of K pairs for each element that is stored",
     page=_PAGE.format("bcoo_dot_general_sampled"),
-    backward=each_operand(0, 1),
+    backward=product_backward(0, 1),
 )
 def bcoo_sampled_product_cost(node: Node) -> Cost:
     """Return the cost of a product of two dense arrays, computed only at the places in input 2: K
@@ -100,7 +100,7 @@ def bcoo_sampled_product_cost(node: Node) -> Cost:
     page=_PAGE.format("bcoo_spdot_general"),
     backward="the gradient of a product of two sparse arrays is not implemented in JAX",
 )
-def product_of_two(node: Node) -> Cost:
+def bcoo_times_bcoo_cost(node: Node) -> Cost:
     """Return the cost of a product of two BCOO arrays: JAX multiplies each pair of stored
     elements.
 
@@ -119,9 +119,9 @@ def product_of_two(node: Node) -> Cost:
     ("bcoo_todense", "bcsr_todense"),
     "nse adds: elements are added at their places, into zeros",
     page=_PAGE.format("bcoo_todense"),
-    backward=moves_back,
+    backward=movement_backward,
 )
-def to_dense(node: Node) -> Cost:
+def sparse_to_dense_cost(node: Node) -> Cost:
     """Return the cost of turning a sparse array into a dense one: an add for each stored
     element.
     """
@@ -133,7 +133,7 @@ def to_dense(node: Node) -> Cost:
     "at most nse adds: elements of one place are added",
     page=_PAGE.format("bcoo_sum_duplicates"),
     doubt=upper_bound_exactness,
-    backward=moves_back,
+    backward=movement_backward,
 )
 def bcoo_sum_duplicates_cost(node: Node) -> Cost:
     """Return the largest cost of summing elements stored at the same place: an add for each stored
@@ -146,11 +146,11 @@ operator(
     ("bcoo_transpose", "bcoo_sort_indices"),
     MOVED,
     page=_PAGE.format("bcoo_transpose"),
-    backward=moves_back,
+    backward=movement_backward,
 )(movement_cost)
 operator(
     ("bcoo_extract", "bcsr_extract"),
     MOVED,
     page=_PAGE.format("bcoo_extract"),
-    backward=scatters_back,
+    backward=scatter_add_backward,
 )(movement_cost)

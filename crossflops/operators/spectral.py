@@ -12,26 +12,37 @@ from crossflops.ir.ledger import Cost
 from crossflops.operators.access import (
     has_input,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
 )
-from crossflops.operators.gradient import Gradient, Wanted, linear_map_backward, no_gradient
-from crossflops.operators.operands import (
-    dims_of,
-    operand_label,
-    operand_shape,
-    rank_constraint,
-    single,
+from crossflops.operators.gradient import (
+    Gradient,
+    OperandPositions,
+    linear_map_backward,
+    no_gradient,
 )
-from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimate_exactness
+from crossflops.operators.operands import (
+    input_label,
+    input_shape,
+    input_shape_or_raise,
+    rank_constraint,
+    single_number_constraint,
+)
+from crossflops.operators.rule import (
+    MICROSOFT,
+    Formula,
+    OperandProblem,
+    Operators,
+    estimate_exactness,
+)
 
 operator = Operators()
 
 
-def fft(length: int, real: bool) -> Cost:
+def fft_cost(length: int, real: bool) -> Cost:
     """Return the cost of a Fourier transform of N complex elements: 2 N log2(N) muls and 3 N
     log2(N) adds; half if one side is `real`.
 
@@ -44,21 +55,21 @@ def fft(length: int, real: bool) -> Cost:
 _KINDS = {1: "real", 2: "complex"}
 
 
-def _number_axis_constraint(node: Node) -> str:
+def _number_axis_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the input, or "" if nothing is: its last axis has size 1 (real) or
     2 (complex).
     """
-    dims = operand_shape(node, 0)
+    dims = input_shape_or_raise(node, 0)
     if not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
-    onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
+    onesided = node.op.type == "DFT" and integer_attribute(node, "onesided", 0)
     allowed: tuple[int, ...] = (1, 2)
     if onesided:
-        allowed = (2,) if integer(node, "inverse", 0) else (1,)
+        allowed = (2,) if integer_attribute(node, "inverse", 0) else (1,)
     if dims[-1] in allowed:
         return ""
     needed = " or ".join(f"{size} ({_KINDS[size]})" for size in allowed)
-    return f"{operand_label(node, 0)} has {dims[-1]} at its last axis, but {needed} is needed"
+    return f"{input_label(node, 0)} has {dims[-1]} at its last axis, but {needed} is needed"
 
 
 _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
@@ -70,14 +81,14 @@ _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
     since=17,
     doubt=estimate_exactness,
     requires=(
-        rank_constraint(0, 2, least=True),
+        rank_constraint(0, 2, or_higher=True),
         rank_constraint(1, 0),
         rank_constraint(2, 0),
         _number_axis_constraint,
     ),
     backward=linear_map_backward,
 )
-def dft(node: Node) -> Cost:
+def dft_cost(node: Node) -> Cost:
     """Return the estimated cost of DFT: a Fourier transform of each row along `axis`; for the
     inverse 2N divs more per row.
 
@@ -95,9 +106,9 @@ def dft(node: Node) -> Cost:
     axis = _transform_axis(node, after)
     length = _transform_length(node, before, after, axis)
     rows = prod(after[:axis]) * prod(after[axis + 1 : -1])
-    scaled = 2 * length if integer(node, "inverse", 0) else 0
+    scaled = 2 * length if integer_attribute(node, "inverse", 0) else 0
     real = 1 in (before[-1], after[-1])
-    return (fft(length, real) + Cost(divs=scaled)) * rows
+    return (fft_cost(length, real) + Cost(divs=scaled)) * rows
 
 
 def _transform_length(
@@ -108,7 +119,7 @@ def _transform_length(
     """
     if len(length := node.values.get(1, ())) == 1:
         return length[0]
-    halved = integer(node, "onesided", 0) != 0
+    halved = integer_attribute(node, "onesided", 0) != 0
     if halved and before[-1] == 1:
         kept = after[axis] == before[axis] // 2 + 1
         return before[axis] if kept or not has_input(node, 1) else 2 * (after[axis] - 1)
@@ -120,7 +131,7 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
     last one.
     """
     if node.op.since < 20:
-        return integer(node, "axis", 1) % len(dims)
+        return integer_attribute(node, "axis", 1) % len(dims)
     if len(axes := node.values.get(2, ())) == 1:
         return axes[0] % len(dims)
     if has_input(node, 2):
@@ -128,20 +139,20 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
     return len(dims) - 2
 
 
-def _frame_length_constraint(node: Node) -> str:
+def _frame_length_constraint(node: Node) -> OperandProblem:
     """Return why the lengths of frame and window do not fit the signal; "" if nothing is wrong."""
-    signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
+    signal, window_, length = input_shape(node, 0), input_shape(node, 2), node.values.get(3)
     frame = length[0] if length else window_[0] if window_ else None
     if signal is None or frame is None:
         return ""
     if window_ is not None and window_ != (frame,):
-        return f"{operand_label(node, 2)} needs {frame} numbers, one for each sample of a frame"
+        return f"{input_label(node, 2)} needs {frame} numbers, one for each sample of a frame"
     if signal[1] >= frame:
         return ""
-    return f"{operand_label(node, 0)} has {signal[1]} at axis 1, but a frame has {frame}"
+    return f"{input_label(node, 0)} has {signal[1]} at axis 1, but a frame has {frame}"
 
 
-def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _stft_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of STFT: each frame is transformed back once, for signal
     and window.
 
@@ -149,18 +160,18 @@ def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     and the adds that sum them over the frames.
     """
     batch, frames, _, _ = spec_shape(output_spec(node), rank=4)
-    length, parts = _stft_frame_sizes(node)
+    length, parts = _frame_length_and_parts_of_number(node)
     elements = batch * frames * length * parts
     weighted = elements if has_input(node, 2) else 0
     work = {
         0: Cost(muls=weighted, adds=elements),
-        2: Cost(muls=weighted, adds=reduction_operations(weighted, length)),
+        2: Cost(muls=weighted, adds=reduction_operation_count(weighted, length)),
     }
     inner = Cost(muls=forward.muls - weighted, adds=forward.adds)
     return Gradient({index: work[index] for index in requested}, inner=inner)
 
 
-def _stft_frame_sizes(node: Node) -> tuple[int, int]:
+def _frame_length_and_parts_of_number(node: Node) -> tuple[int, int]:
     """Return (length of a frame, parts of a number) of an STFT; a real number has 1 part, a
     complex one 2.
     """
@@ -168,7 +179,7 @@ def _stft_frame_sizes(node: Node) -> tuple[int, int]:
     if has_input(node, 2):
         return spec_shape(input_spec(node, 2), rank=1)[0], parts
     bins = spec_shape(output_spec(node), rank=4)[2]
-    length = 2 * (bins - 1) if integer(node, "onesided", 1) else bins
+    length = 2 * (bins - 1) if integer_attribute(node, "onesided", 1) else bins
     return (*node.values.get(3, ()), length)[0], parts
 
 
@@ -179,7 +190,7 @@ def _stft_frame_sizes(node: Node) -> tuple[int, int]:
     doubt=estimate_exactness,
     requires=(
         rank_constraint(0, (2, 3)),
-        single(1),
+        single_number_constraint(1),
         rank_constraint(2, 1),
         rank_constraint(3, 0),
         _number_axis_constraint,
@@ -187,7 +198,7 @@ def _stft_frame_sizes(node: Node) -> tuple[int, int]:
     ),
     backward=_stft_backward,
 )
-def stft(node: Node) -> Cost:
+def stft_cost(node: Node) -> Cost:
     """Return the estimated cost of STFT: per frame N muls by the window (2N for a complex signal),
     and a Fourier transform.
 
@@ -195,18 +206,18 @@ def stft(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__STFT.html
     """
     batch, frames, _, _ = spec_shape(output_spec(node), rank=4)
-    length, parts = _stft_frame_sizes(node)
+    length, parts = _frame_length_and_parts_of_number(node)
     weighted = length * parts if has_input(node, 2) else 0
-    return (fft(length, real=parts == 1) + Cost(muls=weighted)) * (batch * frames)
+    return (fft_cost(length, real=parts == 1) + Cost(muls=weighted)) * (batch * frames)
 
 
-def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
+def _real_fourier_transforms_cost(dims: tuple[int, ...], axes: int) -> Cost:
     """Return the cost of real Fourier transforms along each of the last `axes` axes, for every
     row.
     """
     count, total = prod(dims), Cost()
     for length in dims[len(dims) - axes :]:
-        total += fft(length, real=True) * (count // length if length else 0)
+        total += fft_cost(length, real=True) * (count // length if length else 0)
     return total
 
 
@@ -217,14 +228,14 @@ def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
     doubt=estimate_exactness,
     backward=linear_map_backward,
 )
-def rfft(node: Node) -> Cost:
+def rfft_cost(node: Node) -> Cost:
     """Return the estimated cost of Rfft: real Fourier transforms along the last signal_ndim axes
     of the input.
 
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Rfft
     """
-    return _real_transform(
-        spec_shape(input_spec(node, 0), at_least=1), integer(node, "signal_ndim", 1)
+    return _real_fourier_transforms_cost(
+        spec_shape(input_spec(node, 0), at_least=1), integer_attribute(node, "signal_ndim", 1)
     )
 
 
@@ -235,14 +246,14 @@ def rfft(node: Node) -> Cost:
     doubt=estimate_exactness,
     backward=linear_map_backward,
 )
-def irfft(node: Node) -> Cost:
+def irfft_cost(node: Node) -> Cost:
     """Return the estimated cost of Irfft: real Fourier transforms along the last signal_ndim axes
     of the result, and a div per element.
 
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Irfft
     """
     dims = spec_shape(output_spec(node), at_least=1)
-    return _real_transform(dims, integer(node, "signal_ndim")) + Cost(
+    return _real_fourier_transforms_cost(dims, integer_attribute(node, "signal_ndim")) + Cost(
         divs=output_element_count(node)
     )
 
@@ -267,7 +278,7 @@ def cosine_window_formula(terms: int) -> Formula:
 
 for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 2)):
     equation = f"n(output)*{terms}*(2 muls, cos, add) + 1 div"
-    operator(name, equation, since=17, requires=single(0), backward=no_gradient)(
+    operator(name, equation, since=17, requires=single_number_constraint(0), backward=no_gradient)(
         cosine_window_formula(terms)
     )
 
@@ -277,10 +288,10 @@ for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 
     "n(output)*(2 subs, 2 divs, 2 compares)",
     since=17,
     doubt=estimate_exactness,
-    requires=single(0, 1, 2, 3, 4),
+    requires=single_number_constraint(0, 1, 2, 3, 4),
     backward=no_gradient,
 )
-def mel_weights(node: Node) -> Cost:
+def mel_weight_matrix_cost(node: Node) -> Cost:
     """Return the estimated cost of MelWeightMatrix: per element the smaller of two slopes, not
     below 0.
 

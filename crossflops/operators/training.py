@@ -10,17 +10,17 @@ from crossflops.operators.access import (
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.gradient import Gradient, Wanted, no_gradient
-from crossflops.operators.normalization import log_softmax_back, log_softmax_cost
+from crossflops.operators.gradient import Gradient, OperandPositions, no_gradient
+from crossflops.operators.normalization import log_softmax_cost, log_softmax_gradient_cost
 from crossflops.operators.operands import (
-    equal,
-    joint,
-    operand_label,
-    operand_shape,
-    single,
+    equal_shapes_constraint,
+    first_problem_constraint,
+    input_label,
+    input_shape_or_raise,
+    single_number_constraint,
     sizes_constraint,
 )
-from crossflops.operators.rule import TRAINING, Constraint, Operators
+from crossflops.operators.rule import TRAINING, Constraint, OperandProblem, Operators
 
 operator = Operators()
 
@@ -40,13 +40,15 @@ def _optimizer_constraint(kinds: int) -> Constraint:
     groups) have one shape.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the inputs of the optimizer do not have equal shapes per tensor; "" if
         nothing is wrong.
         """
         count = (len(node.inputs) - 2) // kinds
-        similar = (equal(*range(2 + at, len(node.inputs), count)) for at in range(count))
-        return joint(single(0, 1), *similar)(node)
+        similar = (
+            equal_shapes_constraint(*range(2 + at, len(node.inputs), count)) for at in range(count)
+        )
+        return first_problem_constraint(single_number_constraint(0, 1), *similar)(node)
 
     return constraint
 
@@ -58,7 +60,7 @@ def _optimizer_constraint(kinds: int) -> Constraint:
     requires=_optimizer_constraint(3),
     backward=no_gradient,
 )
-def momentum(node: Node) -> Cost:
+def momentum_step_cost(node: Node) -> Cost:
     """Return the cost of the optimizer step Momentum: G' = norm*X + G; V = alpha*V + beta*G'; X =
     X - R*V.
 
@@ -77,7 +79,7 @@ def momentum(node: Node) -> Cost:
     requires=_optimizer_constraint(3),
     backward=no_gradient,
 )
-def adagrad(node: Node) -> Cost:
+def adagrad_step_cost(node: Node) -> Cost:
     """Return the cost of the optimizer step Adagrad: G' = norm*X + G; H = H + G'*G'; X = X - r*G'
     / (sqrt(H) + epsilon).
 
@@ -107,19 +109,19 @@ def onnx_adam_cost(node: Node) -> Cost:
     return Cost(muls=7 + post, adds=5, specials=1, divs=1) * _optimizer_element_count(node, 4)
 
 
-def _one_target_each(node: Node) -> str:
+def _loss_targets_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the target, or "" if nothing is: one for each position of the
     input [N, C, d...].
     """
-    data, target = operand_shape(node, 0), operand_shape(node, 1)
+    data, target = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if len(data) < 2:
-        return f"{operand_label(node, 0)} has rank {len(data)}, but needs at least 2"
+        return f"{input_label(node, 0)} has rank {len(data)}, but needs at least 2"
     if data[:1] + data[2:] == target:
         return ""
-    return f"{operand_label(node, 1)} is not {operand_label(node, 0)} without its axis 1"
+    return f"{input_label(node, 1)} is not {input_label(node, 0)} without its axis 1"
 
 
-_TARGETS = (_one_target_each, sizes_constraint("input[N,C,...] target weight[C]"))
+_TARGETS = (_loss_targets_constraint, sizes_constraint("input[N,C,...] target weight[C]"))
 
 _LOSS = (
     "m negations; weight: m muls; ignore_index: m compares; sum: m-1 adds; "
@@ -130,7 +132,9 @@ _LOSS = (
 # Losses, whose equations their operators fix.
 
 
-def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _negative_log_likelihood_backward(
+    node: Node, requested: OperandPositions, _forward: Cost
+) -> Gradient:
     """Return the cost of the gradient of a negative log-likelihood loss.
 
     dX = -weight[target] dl at each target, and 0 elsewhere (ATen/native/LossNLL.cpp).
@@ -148,19 +152,25 @@ def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradi
     return Gradient(dict.fromkeys(requested & {0}, work))
 
 
-def _entropy_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _softmax_cross_entropy_backward(
+    node: Node, requested: OperandPositions, forward: Cost
+) -> Gradient:
     """Return the cost of the gradient of a softmax cross-entropy: of the likelihood and of
     LogSoftmax, whose result is stored.
     """
-    work = _likelihood_backward(node, requested, forward).operands
-    softened = log_softmax_back(input_element_count(node), input_element_count(node, 1))
+    work = _negative_log_likelihood_backward(node, requested, forward).operands
+    softened = log_softmax_gradient_cost(input_element_count(node), input_element_count(node, 1))
     return Gradient({index: cost + softened for index, cost in work.items()})
 
 
 @operator(
-    "NegativeLogLikelihoodLoss", _LOSS, since=12, requires=_TARGETS, backward=_likelihood_backward
+    "NegativeLogLikelihoodLoss",
+    _LOSS,
+    since=12,
+    requires=_TARGETS,
+    backward=_negative_log_likelihood_backward,
 )
-def negative_log_likelihood(node: Node) -> Cost:
+def negative_log_likelihood_cost(node: Node) -> Cost:
     """Return the cost of NegativeLogLikelihoodLoss, -weight[target] * input[target] for each
     target, and its reduction.
 
@@ -190,9 +200,9 @@ def _loss_reduction_cost(node: Node, count: int, weighted: bool) -> Cost:
     f"n-m compares, n subs, n exps, n-m adds, m logs, n subs; {_LOSS}",
     since=12,
     requires=_TARGETS,
-    backward=_entropy_backward,
+    backward=_softmax_cross_entropy_backward,
 )
-def softmax_cross_entropy(node: Node) -> Cost:
+def softmax_cross_entropy_cost(node: Node) -> Cost:
     """Return the cost of SoftmaxCrossEntropyLoss: LogSoftmax over the classes, then
     NegativeLogLikelihoodLoss.
 
@@ -202,4 +212,4 @@ def softmax_cross_entropy(node: Node) -> Cost:
     spec_shape(input_spec(node, 0), at_least=2)
     return log_softmax_cost(
         input_element_count(node), input_element_count(node, 1)
-    ) + negative_log_likelihood(node)
+    ) + negative_log_likelihood_cost(node)

@@ -26,13 +26,17 @@ from crossflops.operators.access import (
     has_output,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     string_attribute,
 )
 from crossflops.operators.gradient import Gradient
 from crossflops.operators.movement import MOVED, movement_cost
-from crossflops.operators.operands import broadcasting, equal, sizes_constraint
+from crossflops.operators.operands import (
+    broadcast_constraint_on,
+    equal_shapes_constraint,
+    sizes_constraint,
+)
 from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL, SWISH_BACK
 from crossflops.operators.rule import (
     MICROSOFT,
@@ -90,9 +94,9 @@ class _Forward(NamedTuple):
     products: bool = False
     attrs: tuple[tuple[str, int | str], ...] = ()
 
-    def gradients(self, node: Node) -> Cost:
+    def cost_of_output_gradients(self, node: Node) -> Cost:
         """Return the cost of those gradients that the node outputs."""
-        again = self._node(node)
+        again = self._forward_node(node)
         indices = frozenset(
             position for output, position in enumerate(self.results) if has_output(node, output)
         )
@@ -102,9 +106,11 @@ class _Forward(NamedTuple):
             raise ValueError(f"{self.op}: {backward}")
         return _gradient_total_cost(backward(again, indices, work))
 
-    def _node(self, node: Node) -> Node:
+    def _forward_node(self, node: Node) -> Node:
         """Return the forward node whose gradients this gradient node computes."""
-        inputs = tuple(self._operand(node, position) for position in range(len(self.operands)))
+        inputs = tuple(
+            self._forward_operand(node, position) for position in range(len(self.operands))
+        )
         return msgspec.structs.replace(
             node,
             op=self.op,
@@ -114,7 +120,7 @@ class _Forward(NamedTuple):
             values={},
         )
 
-    def _operand(self, node: Node, position: int) -> TensorSpec | None:
+    def _forward_operand(self, node: Node, position: int) -> TensorSpec | None:
         """Return an operand of the forward node, found among the inputs or outputs of the gradient
         node.
         """
@@ -130,7 +136,7 @@ def _gradient_total_cost(gradient: Gradient) -> Cost:
     return sum(gradient.operands.values(), start=gradient.inner + gradient.recomputed)
 
 
-def _gradient_node_mapping(
+def _forward_of_gradient_node(
     family: Operators,
     name: str,
     *operands: int | None,
@@ -153,49 +159,49 @@ _elements, _moves, _losses = pointwise.operator, movement.operator, training.ope
 _THREE, _TWO = (0, 1, 2), (0, 1)
 
 _CONVOLUTIONS = {
-    f"{name}Grad": _gradient_node_mapping(
+    f"{name}Grad": _forward_of_gradient_node(
         _pooling, name, 1, 2, None, results=_THREE, products=True
     )
     for name in ("Conv", "ConvTranspose")
 }
 _NORMS = {
-    "LayerNormalizationGrad": _gradient_node_mapping(
+    "LayerNormalizationGrad": _forward_of_gradient_node(
         _norms, "LayerNormalization", 1, 2, None, since=17, results=_THREE
     ),
     **dict.fromkeys(
         ("SimplifiedLayerNormalizationGrad", "T5LayerNormalizationGrad"),
-        _gradient_node_mapping(_norms, "RMSNormalization", 1, 2, since=23, results=_TWO),
+        _forward_of_gradient_node(_norms, "RMSNormalization", 1, 2, since=23, results=_TWO),
     ),
-    "BatchNormalizationGrad": _gradient_node_mapping(
+    "BatchNormalizationGrad": _forward_of_gradient_node(
         _norms, "BatchNormalization", 1, 2, None, results=_THREE, training_mode=1
     ),
 }
 _GATHERED = {
-    "GatherGrad": _gradient_node_mapping(_moves, "Gather", None, 1, gradient=2),
-    "GatherElementsGrad": _gradient_node_mapping(_moves, "GatherElements", None, 2, since=11),
-    "GatherNDGrad": _gradient_node_mapping(_moves, "GatherND", None, 1, since=11, gradient=2),
+    "GatherGrad": _forward_of_gradient_node(_moves, "Gather", None, 1, gradient=2),
+    "GatherElementsGrad": _forward_of_gradient_node(_moves, "GatherElements", None, 2, since=11),
+    "GatherNDGrad": _forward_of_gradient_node(_moves, "GatherND", None, 1, since=11, gradient=2),
 }
 _POOLS = {
-    "MaxPoolGrad": _gradient_node_mapping(_pooling, "MaxPool", None),
-    "AveragePoolGrad": _gradient_node_mapping(_pooling, "AveragePool", None),
+    "MaxPoolGrad": _forward_of_gradient_node(_pooling, "MaxPool", None),
+    "AveragePoolGrad": _forward_of_gradient_node(_pooling, "AveragePool", None),
 }
 _ELEMENTS = {
     **{
-        f"{name}Grad": _gradient_node_mapping(_elements, name, 1, since=since)
+        f"{name}Grad": _forward_of_gradient_node(_elements, name, 1, since=since)
         for name, since in (
             *(("Relu", 1), ("LeakyRelu", 1), ("Sigmoid", 1), ("Tanh", 1), ("Abs", 1)),
             ("Gelu", 20),
         )
     },
-    "FastGeluGrad": _gradient_node_mapping(_elements, "Gelu", 1, since=20, approximate="tanh"),
+    "FastGeluGrad": _forward_of_gradient_node(_elements, "Gelu", 1, since=20, approximate="tanh"),
 }
 _SOFTENED = {
-    "SoftmaxGrad": _gradient_node_mapping(_norms, "Softmax", 1),
-    "SoftmaxGrad_13": _gradient_node_mapping(_norms, "Softmax", 1, since=13),
-    "LogSoftmaxGrad": _gradient_node_mapping(_norms, "LogSoftmax", 1),
-    "LogSoftmaxGrad_13": _gradient_node_mapping(_norms, "LogSoftmax", 1, since=13),
+    "SoftmaxGrad": _forward_of_gradient_node(_norms, "Softmax", 1),
+    "SoftmaxGrad_13": _forward_of_gradient_node(_norms, "Softmax", 1, since=13),
+    "LogSoftmaxGrad": _forward_of_gradient_node(_norms, "LogSoftmax", 1),
+    "LogSoftmaxGrad_13": _forward_of_gradient_node(_norms, "LogSoftmax", 1, since=13),
 }
-_DIVISION = _gradient_node_mapping(_elements, "Div", 1, 2, results=_TWO)
+_DIVISION = _forward_of_gradient_node(_elements, "Div", 1, 2, results=_TWO)
 
 _FITTING = {
     "ConvGrad": sizes_constraint("g=@group:1 dY[N,g*P,...] X[N,g*I,...] W[g*P,I,...]"),
@@ -205,41 +211,54 @@ for _name, _of in _CONVOLUTIONS.items():
     _declare_training_operator(
         _name,
         "the MACs of the forward pass for dX and dW; dB: n(dY)-n(B) adds",
-        _of.gradients,
+        _of.cost_of_output_gradients,
         _FITTING[_name],
         domains=_BOTH,
     )
 for _name, _of in _NORMS.items():
     _declare_training_operator(
-        _name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1)
+        _name,
+        f"the backward pass of {_of.op.type}",
+        _of.cost_of_output_gradients,
+        equal_shapes_constraint(0, 1),
     )
 for _name, _of in _GATHERED.items():
-    _declare_training_operator(_name, "n(dY) adds", _of.gradients)
+    _declare_training_operator(_name, "n(dY) adds", _of.cost_of_output_gradients)
 for _name, _of in _POOLS.items():
     _declare_training_operator(
-        _name, f"the backward pass of {_of.op.type}", _of.gradients, domains=_BOTH
+        _name, f"the backward pass of {_of.op.type}", _of.cost_of_output_gradients, domains=_BOTH
     )
 for _name, _of in {**_ELEMENTS, **_SOFTENED}.items():
     _declare_training_operator(
-        _name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1)
+        _name,
+        f"the backward pass of {_of.op.type}",
+        _of.cost_of_output_gradients,
+        equal_shapes_constraint(0, 1),
     )
-_SINE = _gradient_node_mapping(_elements, "Sin", 1, since=7)
+_SINE = _forward_of_gradient_node(_elements, "Sin", 1, since=7)
 _declare_training_operator(
-    "SinGrad", "the backward pass of Sin", _SINE.gradients, equal(0, 1), domains=_BOTH
+    "SinGrad",
+    "the backward pass of Sin",
+    _SINE.cost_of_output_gradients,
+    equal_shapes_constraint(0, 1),
+    domains=_BOTH,
 )
 _declare_training_operator(
-    "DivGrad", "the backward pass of Div", _DIVISION.gradients, broadcasting(1, 2)
+    "DivGrad",
+    "the backward pass of Div",
+    _DIVISION.cost_of_output_gradients,
+    broadcast_constraint_on(1, 2),
 )
 
 
-def _bias_gelu_formula(name: str) -> Formula:
+def _bias_gelu_gradient_formula(name: str) -> Formula:
     """Return the formula of the gradient of a Gelu (operator `name`) of X + B, with an add per
     element for X + B again.
     """
 
     def formula(node: Node) -> Cost:
         """Return the cost of the gradient of the activation, and of one add per element."""
-        return _ELEMENTS[name].gradients(node) + ADD * output_element_count(node)
+        return _ELEMENTS[name].cost_of_output_gradients(node) + ADD * output_element_count(node)
 
     return formula
 
@@ -248,18 +267,18 @@ for _name in ("Gelu", "FastGelu"):
     _declare_training_operator(
         f"Bias{_name}Grad_dX",
         "the backward pass of Gelu, n(X) adds",
-        _bias_gelu_formula(f"{_name}Grad"),
+        _bias_gelu_gradient_formula(f"{_name}Grad"),
     )
 
 
-def _quick_gelu_gradient(node: Node) -> Cost:
+def _quick_gelu_gradient_cost(node: Node) -> Cost:
     """Return the cost of QuickGeluGrad, dY s (1 + alpha X (1 - s)) with s = sigmoid(alpha X)."""
     scaled = MUL if node.attrs.get("alpha", 1.702) != 1 else ZERO
     return (SWISH_BACK + scaled) * output_element_count(node)
 
 
 _declare_training_operator("QuickGeluGrad", "n*(sigmoid, 3 muls, 2 adds); alpha != 1: n muls",
-         _quick_gelu_gradient, equal(0, 1))  # fmt: skip
+         _quick_gelu_gradient_cost, equal_shapes_constraint(0, 1))  # fmt: skip
 
 
 def _invertible_norm_cost(node: Node) -> Cost:
@@ -270,27 +289,27 @@ def _invertible_norm_cost(node: Node) -> Cost:
     """
     count = input_element_count(node, 1)
     again = Cost(muls=count) if has_output(node, 0) or has_output(node, 1) else ZERO
-    work = _NORMS["LayerNormalizationGrad"].gradients(node)
+    work = _NORMS["LayerNormalizationGrad"].cost_of_output_gradients(node)
     return msgspec.structs.replace(work, muls=work.muls - again.muls, divs=work.divs + again.muls)
 
 
 _declare_training_operator("InvertibleLayerNormalizationGrad",
          "the backward pass of LayerNormalization, with n divs for n muls",
-         _invertible_norm_cost, equal(0, 1))  # fmt: skip
+         _invertible_norm_cost, equal_shapes_constraint(0, 1))  # fmt: skip
 
 
-def _batch_in_training(node: Node) -> Cost:
+def _batch_norm_training_cost(node: Node) -> Cost:
     """Return the cost of BatchNormInternal: BatchNormalization in training, which stores what its
     gradient needs.
     """
     attrs = {**node.attrs, "training_mode": 1}
-    return normalization.batch_normalization(msgspec.structs.replace(node, attrs=attrs))
+    return normalization.batch_normalization_cost(msgspec.structs.replace(node, attrs=attrs))
 
 
 _declare_training_operator(
     "BatchNormInternal",
     "as BatchNormalization in training",
-    _batch_in_training,
+    _batch_norm_training_cost,
     normalization.batch_norm_constraint,
 )
 
@@ -343,7 +362,7 @@ _declare_training_operator(
 # Losses, with what they keep for their gradient.
 
 
-def _with_ignored(node: Node, index: int) -> Node:
+def _with_ignore_index(node: Node, index: int) -> Node:
     """Return the node with the attribute `ignore_index` if it is given the input at this index
     that says the same.
     """
@@ -353,20 +372,20 @@ def _with_ignored(node: Node, index: int) -> Node:
 
 def _training_loss_cost(node: Node) -> Cost:
     """Return the cost of a softmax cross-entropy loss, as SoftmaxCrossEntropyLoss of ONNX."""
-    return training.softmax_cross_entropy(_with_ignored(node, 3))
+    return training.softmax_cross_entropy_cost(_with_ignore_index(node, 3))
 
 
-_LOSS = _gradient_node_mapping(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, since=12)
+_LOSS = _forward_of_gradient_node(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, since=12)
 
 
-def _loss_gradient(node: Node) -> Cost:
+def _loss_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a softmax cross-entropy loss by its scores, with an add
     per score for a bias.
 
     A bias behind them is added to the gradient: n adds.
     """
     added = ADD * input_element_count(node, 1) if has_input(node, 5) else ZERO
-    return _LOSS.gradients(_with_ignored(node, 4)) + added
+    return _LOSS.cost_of_output_gradients(_with_ignore_index(node, 4)) + added
 
 
 _ENTROPY = "LogSoftmax, and NegativeLogLikelihoodLoss"
@@ -378,10 +397,10 @@ _ENTROPY_BACK = "the backward passes of LogSoftmax and NegativeLogLikelihoodLoss
 _declare_training_operator(
     ("SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyLossInternalGrad"),
     f"{_ENTROPY_BACK}; bias: n adds",
-    _loss_gradient,
+    _loss_gradient_cost,
 )
 _declare_training_operator(
-    "SparseSoftmaxCrossEntropyGrad", _ENTROPY_BACK, _loss_gradient, domains=_BOTH
+    "SparseSoftmaxCrossEntropyGrad", _ENTROPY_BACK, _loss_gradient_cost, domains=_BOTH
 )
 
 
@@ -393,36 +412,38 @@ def _softmax_row_count(node: Node, index: int) -> int:
     return spec.numel // spec.shape[-1] if spec.shape[-1] else 0
 
 
-def _is_mean(node: Node) -> bool:
+def _is_mean_loss(node: Node) -> bool:
     """Return whether the loss is the mean over its targets."""
     return string_attribute(node, "reduction", "mean") == "mean"
 
 
-def _one_hot_loss(node: Node) -> Cost:
+def _one_hot_loss_cost(node: Node) -> Cost:
     """Return the cost of SoftmaxCrossEntropy, -sum(label * LogSoftmax(logits)), divided by N for a
     mean.
     """
     count = input_element_count(node)
     softened = normalization.log_softmax_cost(count, _softmax_row_count(node, 0))
     summed = Cost(muls=count, adds=max(count - 1, 0) + 1)
-    return softened + summed + (DIV if _is_mean(node) else ZERO)
+    return softened + summed + (DIV if _is_mean_loss(node) else ZERO)
 
 
-def _one_hot_gradient(node: Node) -> Cost:
+def _one_hot_loss_gradient_cost(node: Node) -> Cost:
     """Return the cost of SoftmaxCrossEntropyGrad, dY (exp(log_prob) - label), with dY / N once for
     a mean.
     """
-    return (SPECIAL + ADD + MUL) * input_element_count(node, 1) + (DIV if _is_mean(node) else ZERO)
+    return (SPECIAL + ADD + MUL) * input_element_count(node, 1) + (
+        DIV if _is_mean_loss(node) else ZERO
+    )
 
 
 _declare_training_operator(
     "SoftmaxCrossEntropy",
     "LogSoftmax; n muls, n-1 adds, a negation; mean: a div",
-    _one_hot_loss,
-    equal(0, 1),
+    _one_hot_loss_cost,
+    equal_shapes_constraint(0, 1),
 )
 _declare_training_operator("SoftmaxCrossEntropyGrad", "n*(exp, sub, mul); mean: a div",
-         _one_hot_gradient, equal(1, 2))  # fmt: skip
+         _one_hot_loss_gradient_cost, equal_shapes_constraint(1, 2))  # fmt: skip
 
 
 # Accumulation, scales and norms of gradients.
@@ -430,11 +451,14 @@ _declare_training_operator("SoftmaxCrossEntropyGrad", "n*(exp, sub, mul); mean: 
 _SUM = reduction.operator.rules[Op("", "ReduceSum", 1)]
 _declare_training_operator("ReduceSumTraining", "n-m adds", _SUM.formula)
 _declare_training_operator(
-    "InPlaceAccumulator", "n adds", lambda node: ADD * input_element_count(node), equal(0, 1)
+    "InPlaceAccumulator",
+    "n adds",
+    lambda node: ADD * input_element_count(node),
+    equal_shapes_constraint(0, 1),
 )
 
 
-def _overwriting(node: Node) -> Exactness:
+def _buffer_overwrite_exactness(node: Node) -> Exactness:
     """Return "bound" if a flag decides whether the buffer is overwritten, so that nothing is
     added; else "exact".
     """
@@ -445,21 +469,21 @@ _declare_training_operator(
     "InPlaceAccumulatorV2",
     "n adds; 0 if the value is overwritten",
     lambda node: ADD * input_element_count(node),
-    equal(0, 1),
-    doubt=_overwriting,
+    equal_shapes_constraint(0, 1),
+    doubt=_buffer_overwrite_exactness,
 )
 
 
-def _all_inputs(node: Node, first: int = 0) -> int:
+def _input_element_total(node: Node, first: int = 0) -> int:
     """Return the number of elements of all inputs from the index `first` on."""
     return sum(input_element_count(node, index) for index in range(first, len(node.inputs)))
 
 
-def _norm_of_all(node: Node) -> Cost:
+def _norm_of_all_inputs_cost(node: Node) -> Cost:
     """Return the cost of ReduceAllL2: the square root of the sum of squares of all inputs that
     `ignore_mask` does not exclude.
     """
-    ignored = integer(node, "ignore_mask", 0)
+    ignored = integer_attribute(node, "ignore_mask", 0)
     count = sum(
         input_element_count(node, index)
         for index in range(len(node.inputs))
@@ -469,10 +493,10 @@ def _norm_of_all(node: Node) -> Cost:
 
 
 _declare_training_operator(
-    "ReduceAllL2", "n muls, n-1 adds, a sqrt; n of all inputs", _norm_of_all
+    "ReduceAllL2", "n muls, n-1 adds, a sqrt; n of all inputs", _norm_of_all_inputs_cost
 )
 _declare_training_operator(
-    "MixedPrecisionScale", "n(X) muls", lambda node: MUL * _all_inputs(node, 1)
+    "MixedPrecisionScale", "n(X) muls", lambda node: MUL * _input_element_total(node, 1)
 )
 _declare_training_operator(
     "IsFinite", "n(X) compares", lambda node: COMPARE * input_element_count(node)
@@ -484,7 +508,7 @@ _declare_training_operator(
 
 def _scale_operator_cost(node: Node) -> Cost:
     """Return the cost of Scale, input * scale or input / scale, per element."""
-    return (DIV if integer(node, "scale_down", 0) else MUL) * input_element_count(node)
+    return (DIV if integer_attribute(node, "scale_down", 0) else MUL) * input_element_count(node)
 
 
 def _scale_sum_cost(node: Node) -> Cost:
@@ -496,7 +520,9 @@ def _scale_sum_cost(node: Node) -> Cost:
 
 
 _declare_training_operator("Scale", "n muls; scale_down: n divs", _scale_operator_cost)
-_declare_training_operator("ScaledSum", "n*(k muls, k-1 adds)", _scale_sum_cost, equal(0, 1, 2))
+_declare_training_operator(
+    "ScaledSum", "n*(k muls, k-1 adds)", _scale_sum_cost, equal_shapes_constraint(0, 1, 2)
+)
 
 
 # Optimizers. What is once per step is not counted, as of those of ai.onnx.preview.training.
@@ -505,7 +531,7 @@ _declare_training_operator(
     "SGDOptimizer",
     "n(W)*(mul, add)",
     lambda node: (MUL + ADD) * input_element_count(node, 1),
-    equal(1, 2),
+    equal_shapes_constraint(1, 2),
 )
 
 
@@ -516,7 +542,7 @@ def _adam_moments_cost(node: Node) -> Cost:
     M = a*M + (1-a)*G: 2 muls, add; V = b*V + (1-b)*G*G: 3 muls, add; with do_bias_correction a div
     for each; D = M / (sqrt(V) + eps): sqrt, add, div; D + lambda*W: mul, add.
     """
-    unbiased = 2 if integer(node, "do_bias_correction", 1) else 0
+    unbiased = 2 if integer_attribute(node, "do_bias_correction", 1) else 0
     return Cost(muls=6, adds=4, divs=1 + unbiased, specials=1)
 
 
@@ -546,7 +572,10 @@ def _lamb_optimizer_cost(node: Node) -> Cost:
 
 _ADAM = "n(W)*(7 muls, 5 adds, sqrt, div); bias correction: 2 divs"
 _declare_training_operator(
-    "AdamOptimizer", f"{_ADAM}; loss scale: a div", _adam_optimizer_cost, equal(2, 3, 4, 5)
+    "AdamOptimizer",
+    f"{_ADAM}; loss scale: a div",
+    _adam_optimizer_cost,
+    equal_shapes_constraint(2, 3, 4, 5),
 )
 _declare_training_operator(
     "LambOptimizer",
@@ -554,33 +583,33 @@ _declare_training_operator(
     _lamb_optimizer_cost,
 )
 
-operator.without_rule(
+operator.declare_without_rule(
     ("AdamWOptimizer", "SGDOptimizerV2"),
     "its weights are a sequence of tensors, whose sizes are unknown",
 )
-operator.without_rule(
+operator.declare_without_rule(
     ("PythonOp", "PythonOpGrad", "TritonOp", "ExternalOp"),
     "it runs code of another program",
 )
-operator.without_rule("ATen", "it runs code of another program", domain="org.pytorch.aten")
-operator.without_rule(
+operator.declare_without_rule("ATen", "it runs code of another program", domain="org.pytorch.aten")
+operator.declare_without_rule(
     ("LSTMTraining", "LSTMGrad", "GRUTraining", "GRUGrad", "ResizeGrad"),
     "its gradient has no formula yet: count the forward model with --train",
 )
-operator.without_rule(
+operator.declare_without_rule(
     (
         *("NcclAllReduce", "NcclAllGather", "NcclReduceScatter", "Send", "Recv", "MegatronF"),
         *("MegatronG", "AdasumAllReduce"),
     ),
     "communication between devices is not counted",
 )
-operator.without_rule(("HorovodAllReduce", "HorovodBarrier"),
+operator.declare_without_rule(("HorovodAllReduce", "HorovodBarrier"),
                       "communication between devices is not counted", domain="")  # fmt: skip
-operator.without_rule(
+operator.declare_without_rule(
     ("SummaryScalar", "SummaryHistogram", "SummaryMerge", "SummaryText"),
     "text for a log is not counted",
 )
-operator.without_rule(
+operator.declare_without_rule(
     ("GistBinarizeEncoder", "GistBinarizeDecoder", "GistPack1Encoder", "GistPack1Decoder"),
     "it is a compression for one kind of device",
 )

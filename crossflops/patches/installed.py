@@ -46,7 +46,7 @@ class Target(NamedTuple):
     @property
     def path(self) -> str:
         """The name of the attribute, qualified by its module and class."""
-        return _path(self.patch, self.name)
+        return _attribute_path(self.patch, self.name)
 
 
 def patch_targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
@@ -59,7 +59,7 @@ def patch_targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
 
 def _inspect_patch_target(patch: Patch, name: str, recorded: Sources) -> Target:
     """Return a patched attribute and its state: installed source compared with the records."""
-    installed = release(patch.library)
+    installed = find_library_version(patch.library)
     if installed is None:
         return Target(patch, name, None, "not installed")
     if not patch.in_text or name == ANY:
@@ -70,7 +70,7 @@ def _inspect_patch_target(patch: Patch, name: str, recorded: Sources) -> Target:
             return Target(patch, name, installed, "absent", message="crossflops goes on without")
         return Target(patch, name, installed, "gone", message="the target is gone")
     digest, signature = source
-    known = recorded.get(_path(patch, name), {})
+    known = recorded.get(_attribute_path(patch, name), {})
     if not known or [digest, signature] in known.values():
         return Target(patch, name, installed, "same", signature, recorded=tuple(known))
     last = next(reversed(known))
@@ -94,12 +94,12 @@ def _target_change_message(last: str, known: Releases, signature: str) -> str:
     )
 
 
-def _path(patch: Patch, name: str) -> str:
+def _attribute_path(patch: Patch, name: str) -> str:
     """Return the dotted name of the attribute `name` that a patch replaces."""
     return f"{patch.place.replace(':', '.')}.{name}"
 
 
-def release(library: str) -> str | None:
+def find_library_version(library: str) -> str | None:
     """Return the version of an installed library, or None if it is not installed."""
     if library == _PYTHON:
         return sys.version.split()[0]
@@ -130,7 +130,7 @@ def find_source(location: str, name: str) -> tuple[str, str] | None:
     pattern = rf"(?:async )?def {name}\b|class {name}\b|{name} *(?::[^=\n]+)?="
     parts = [
         *_statement_blocks(text, pattern, depth),
-        *(_imports(text, name) if not depth else ()),
+        *(_import_statements(text, name) if not depth else ()),
     ]
     if not parts:
         return None
@@ -160,7 +160,7 @@ def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
     """
     for match in re.finditer(rf"^([ \t]*)(?:{pattern})", text, re.MULTILINE):
         indent = len(match[1])
-        if _enclosures(text[: match.start()], indent) != depth:
+        if _count_enclosing_definitions(text[: match.start()], indent) != depth:
             continue
         lines = text[match.start() :].splitlines()
         kept = [lines[0]]
@@ -175,7 +175,7 @@ def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
         yield textwrap.dedent("\n".join(kept)).strip()
 
 
-def _enclosures(before: str, indent: int) -> int:
+def _count_enclosing_definitions(before: str, indent: int) -> int:
     """Return the number of classes and functions that enclose a line, from the text before it."""
     count = 0
     for line in reversed(before.splitlines()) if indent else ():
@@ -189,7 +189,7 @@ def _enclosures(before: str, indent: int) -> int:
     return count
 
 
-def _imports(text: str, name: str) -> Iterator[str]:
+def _import_statements(text: str, name: str) -> Iterator[str]:
     """Yield the `from ... import NAME` statements in a source text that import `name`."""
     statement = r"^[ \t]*from [\w.]+ import (?:\([^)]*\)|[^\n(]*)"
     for match in re.finditer(statement, text, re.MULTILINE):
@@ -221,10 +221,10 @@ def _record_patch_targets() -> None:
     """Add the digests and signatures in the installed libraries to the JSON file of records."""
     recorded: dict[str, Any] = _read_records() if _RECORDED.is_file() else {}
     for patch in PATCHES:
-        installed = release(patch.library)
+        installed = find_library_version(patch.library)
         for name in patch.names if installed and patch.in_text else ():
             source = find_source(patch.place, name)
-            known = recorded.setdefault(_path(patch, name), {})
+            known = recorded.setdefault(_attribute_path(patch, name), {})
             if source is not None and list(source) not in known.values():
                 known[installed] = list(source)
     recorded = {path: known for path, known in sorted(recorded.items()) if known}

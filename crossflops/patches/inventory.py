@@ -165,6 +165,10 @@ FAKE_COPIES = Patch(
     "torch", "torch._subclasses.meta_utils", ("_safe_copy",), "copy the values of parameters",
     _TORCH,
 )  # fmt: skip
+OPEN_SIZES = Patch(
+    "torch", "torch.fx.experimental.symbolic_shapes:ShapeEnv", ("create_unbacked_symint",),
+    "end an export with too many sizes that depend on values", _TORCH,
+)  # fmt: skip
 RUN_NODE = Patch(
     "torch", "torch.fx.interpreter:Interpreter", ("run_node",), "draw the same numbers again",
     _TORCH,

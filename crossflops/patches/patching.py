@@ -58,7 +58,7 @@ def patching_items(
     return _Items(owner, dict(items), declared)
 
 
-def original(owner: Any, name: str, declared: Patch) -> Any:
+def original_attribute(owner: Any, name: str, declared: Patch) -> Any:
     """Return the current value of the attribute to patch. Raises PatchError if it is missing."""
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT:
@@ -66,7 +66,7 @@ def original(owner: Any, name: str, declared: Patch) -> Any:
     return value
 
 
-def owner_of(declared: Patch) -> Any:
+def patch_owner(declared: Patch) -> Any:
     """Return the module or class whose attribute a patch replaces. Raises PatchError."""
     from importlib import import_module
 

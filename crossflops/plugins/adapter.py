@@ -195,7 +195,10 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
     InputError for a device other than the CPU.
     """
     if setting.device != "cpu":
-        raise InputError(f"this tool cannot run on {setting.device!r}", "use device 'cpu'")
+        raise InputError(
+            f"this tool runs models only on the CPU, not on {setting.device}",
+            "write Setting(device='cpu'), or leave out device",
+        )
     torch = sys.modules["torch"]
     # Frozen TorchScript has no such flag.
     before = [(layer, layer.training) for layer in model.modules() if hasattr(layer, "training")]

@@ -10,11 +10,11 @@ from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Lesson
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
-from crossflops.plugins.elsewhere import offers
+from crossflops.plugins.elsewhere import ask_interpreters_for_tools
 from crossflops.plugins.failures import tool_failure
 from crossflops.plugins.teaching import can_be_taught, teach_adapter
 from crossflops.rules.rule import Convention
-from crossflops.tools.registry import convention_for_version, predicting
+from crossflops.tools.registry import convention_for_prediction, convention_for_version
 from crossflops.tools.teaching import convention_with_formulas, lessons_for
 
 
@@ -73,7 +73,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choice:
+def choose_tools(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choice:
     """Return the tools to run: those with these ids, or all that are installed or configured.
 
     A tool with an interpreter need not be installed here. Raises UnknownNameError for an id
@@ -88,9 +88,10 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
         [tool for tool in requested if tool not in elsewhere]
     )
     conventions: dict[str, Convention] = {
-        tool: predicting(value.convention, value.version()) for tool, value in adapters.items()
+        tool: convention_for_prediction(value.convention, value.version())
+        for tool, value in adapters.items()
     }
-    for tool, offer in offers(elsewhere).items():
+    for tool, offer in ask_interpreters_for_tools(elsewhere).items():
         if isinstance(offer, Failure):
             failures[tool] = offer
             continue
@@ -113,9 +114,12 @@ def teach_tools(choice: Choice) -> Choice:
 
     Raises InputError where there is no formula of one's own.
     """
-    from crossflops.operators.formula_sources import own_formulas, places_for_workers
+    from crossflops.operators.formula_sources import (
+        formula_locations_for_workers,
+        formulas_of_user,
+    )
 
-    formulas = own_formulas()
+    formulas = formulas_of_user()
     if not formulas:
         raise InputError(
             "--teach-tools has no effect without --formulas",
@@ -129,7 +133,9 @@ def teach_tools(choice: Choice) -> Choice:
         )
         for tool, convention in choice.conventions.items()
     }
-    taught = msgspec.structs.replace(choice, lessons=lessons, formulas=places_for_workers())
+    taught = msgspec.structs.replace(
+        choice, lessons=lessons, formulas=formula_locations_for_workers()
+    )
     taken = {
         tool: [formula for formula in formulas if formula.name in names]
         for tool, names in taught.formula_names_by_tool.items()

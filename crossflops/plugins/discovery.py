@@ -28,7 +28,7 @@ from crossflops.errors import MissingExtraError, UnknownNameError, nearest_name_
 from crossflops.ir.profile import Failure
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import tool_failure
-from crossflops.tools.registry import GROUP, predicting
+from crossflops.tools.registry import GROUP, convention_for_prediction
 
 ROOT = Path(__file__).resolve().parents[2]
 _PLUGIN_OF = {"tensorflow": "crossflops-tensorflow"}  # the extra of its id is the framework
@@ -43,7 +43,7 @@ def find_distribution_version(distribution: str) -> str | None:
         return None
 
 
-def to_install(
+def plugin_install_command(
     tools: Iterable[str] | None = None, root: Path = ROOT, python: str | None = None
 ) -> str:
     """Return the pip command that installs the plugins of these tools (None: all plugins); "" if
@@ -53,32 +53,34 @@ def to_install(
     crossflops, which bear the ids of the tools. Into another interpreter (`python`) this very
     crossflops comes with them.
     """
-    folders = _folders(root)
+    folders = _plugin_source_folders(root)
     requested = set(folders if tools is None else tools)
     sources = sorted({str(folders[tool]) for tool in requested if tool in folders})
     if sources:
         paths = [str(root)] if python is not None else []
-        return _pip([part for folder in (*paths, *sources) for part in ("-e", folder)], python)
-    extras = _extras()
+        return _pip_install_command(
+            [part for folder in (*paths, *sources) for part in ("-e", folder)], python
+        )
+    extras = _names_of_extras()
     names = ["tools"] if tools is None else sorted(requested)
     plugins = [_PLUGIN_OF[name] for name in names if extras and name in _PLUGIN_OF]
     names = [name for name in names if name in extras and name not in _PLUGIN_OF]
     own = [f"crossflops[{','.join(names)}]{_version_requirement(python)}"] if names else []
-    return _pip([*own, *plugins], python) if own or plugins else ""
+    return _pip_install_command([*own, *plugins], python) if own or plugins else ""
 
 
-def extra(name: str, root: Path = ROOT) -> str:
+def extra_install_command(name: str, root: Path = ROOT) -> str:
     """Return the pip command that installs an extra of crossflops."""
     if (root / "pyproject.toml").is_file():
-        return _pip(["-e", f"{root}[{name}]"])
-    return _pip([f"crossflops[{name}]"])
+        return _pip_install_command(["-e", f"{root}[{name}]"])
+    return _pip_install_command([f"crossflops[{name}]"])
 
 
-def itself(python: str, root: Path = ROOT) -> str:
+def crossflops_install_command(python: str, root: Path = ROOT) -> str:
     """Return the pip command that installs the same crossflops into another Python interpreter."""
     if (root / "pyproject.toml").is_file():
-        return _pip(["-e", str(root)], python)
-    return _pip([f"crossflops{_version_requirement(python)}"], python)
+        return _pip_install_command(["-e", str(root)], python)
+    return _pip_install_command([f"crossflops{_version_requirement(python)}"], python)
 
 
 def with_pip_interpreter(python: str, hint: str) -> str:
@@ -92,7 +94,7 @@ def _version_requirement(python: str | None) -> str:
     return f"=={version}" if python is not None and version else ""
 
 
-def _folders(root: Path) -> dict[str, Path]:
+def _plugin_source_folders(root: Path) -> dict[str, Path]:
     """Return the source folder of each tool's plugin, by tool id; {} outside of the source of
     crossflops.
     """
@@ -104,7 +106,7 @@ def _folders(root: Path) -> dict[str, Path]:
     return by_tool
 
 
-def _extras() -> list[str]:
+def _names_of_extras() -> list[str]:
     """Return the names of the extras that the installed crossflops declares."""
     try:
         return metadata("crossflops").get_all("Provides-Extra") or []
@@ -112,7 +114,7 @@ def _extras() -> list[str]:
         return []
 
 
-def _pip(arguments: list[str], python: str | None = None) -> str:
+def _pip_install_command(arguments: list[str], python: str | None = None) -> str:
     """Return the shell command "PYTHON -m pip install ARGUMENTS"."""
     return shlex.join([python or sys.executable or "python", "-m", "pip", "install", *arguments])
 
@@ -154,7 +156,7 @@ def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Fai
     """
     if tool not in points:
         raise unknown_tool_error(tool, points)
-    return load_point(tool, points[tool])
+    return load_adapter_from_entry_point(tool, points[tool])
 
 
 def adapters_and_failures(
@@ -176,7 +178,7 @@ def adapters_and_failures(
             failures[tool] = adapter
             continue
         try:
-            predicting(adapter.convention, adapter.version())
+            convention_for_prediction(adapter.convention, adapter.version())
         except Exception as problem:  # a plugin may do anything, and the others go on
             failures[tool] = tool_failure(tool, "load", problem)
         else:
@@ -184,12 +186,12 @@ def adapters_and_failures(
     return adapters, failures
 
 
-def load_value(tool: str, value: str) -> Adapter | Failure:
+def load_adapter_from_path(tool: str, value: str) -> Adapter | Failure:
     """Return the adapter that "module:attribute" names, or the failure if it cannot be loaded."""
-    return load_point(tool, EntryPoint(name=tool, value=value, group=GROUP))
+    return load_adapter_from_entry_point(tool, EntryPoint(name=tool, value=value, group=GROUP))
 
 
-def load_point(tool: str, point: EntryPoint) -> Adapter | Failure:
+def load_adapter_from_entry_point(tool: str, point: EntryPoint) -> Adapter | Failure:
     """Return the adapter that an entry point names, or the failure if it cannot be loaded."""
     try:
         adapter = point.load()()
@@ -211,7 +213,7 @@ def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameE
     """Return the error for a tool that no installed plugin has, with a command or similar names as
     the hint.
     """
-    plugins = _plugins()
+    plugins = _plugin_distribution_by_extra()
     known = ", ".join(points) or "none"
     requested = plugins.get(tool) or _PLUGIN_OF.get(tool)
     if requested:
@@ -232,7 +234,7 @@ def _entry_point_distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "an unknown distribution"
 
 
-def _plugins() -> dict[str, str]:
+def _plugin_distribution_by_extra() -> dict[str, str]:
     """Return the plugin distribution that crossflops requires for each extra, by the name of the
     extra.
     """
@@ -262,7 +264,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
     Raises MissingExtraError when none is installed, or when it cannot be told whose they are.
     """
     requested = candidates[0]
-    folder = _folder(package)
+    folder = _package_folder(package)
     distributions = [
         distribution
         for distribution in map(_find_distribution, candidates)
@@ -270,7 +272,11 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
     ]
     if folder is None or not distributions:
         raise MissingExtraError(f"{requested} is not installed", f"pip install {requested}")
-    intact = [distribution for distribution in distributions if _owns(distribution, folder)]
+    intact = [
+        distribution
+        for distribution in distributions
+        if _has_all_files_in_folder(distribution, folder)
+    ]
     if len(intact) == 1:
         return intact[0]
     if len(distributions) == 1:
@@ -282,7 +288,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
     )
 
 
-def _folder(package: str) -> Path | None:
+def _package_folder(package: str) -> Path | None:
     """Return the folder of an importable package, or None if there is no such package."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
@@ -298,7 +304,7 @@ def _find_distribution(name: str) -> Distribution | None:
         return None
 
 
-def _owns(candidate: Distribution, folder: Path) -> bool:
+def _has_all_files_in_folder(candidate: Distribution, folder: Path) -> bool:
     """Return whether the distribution has Python files in this folder, all with the hashes that it
     recorded.
     """
@@ -308,10 +314,10 @@ def _owns(candidate: Distribution, folder: Path) -> bool:
         if recorded.suffix == ".py"
         and (path := Path(str(candidate.locate_file(recorded))).resolve()).is_relative_to(folder)
     ]
-    return bool(files) and all(_is_as_recorded(recorded, path) for recorded, path in files)
+    return bool(files) and all(_has_recorded_hash(recorded, path) for recorded, path in files)
 
 
-def _is_as_recorded(recorded: PackagePath, path: Path) -> bool:
+def _has_recorded_hash(recorded: PackagePath, path: Path) -> bool:
     """Return whether a file has the hash that its distribution recorded for it."""
     if recorded.hash is None or not path.is_file():
         return False

@@ -25,9 +25,9 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
 from crossflops.plugins.discovery import (
+    crossflops_install_command,
     find_distribution_version,
-    itself,
-    to_install,
+    plugin_install_command,
     with_pip_interpreter,
 )
 from crossflops.plugins.failures import shorten_line, tool_failure
@@ -71,7 +71,7 @@ def find_config_value(key: str, folder: Path) -> tuple[Path, Any]:
     return folder / NAME, None
 
 
-def text_of(file: Path) -> str:
+def read_config_text(file: Path) -> str:
     """Return the text of a configuration file, without a byte order mark.
 
     Raises OSError, and UnicodeDecodeError for what is not in UTF-8.
@@ -91,7 +91,7 @@ def _config_file_content(file: Path) -> Any:
     InputError.
     """
     try:
-        content = tomllib.loads(text_of(file))
+        content = tomllib.loads(read_config_text(file))
     except OSError as error:
         raise InputError(
             f"cannot read {file}: {error.strerror}", "make the file readable"
@@ -216,7 +216,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     answers: dict[str, Offer | Failure]
 
 
-def inventory(tools: Sequence[str]) -> Inventory:
+def environment_inventory(tools: Sequence[str]) -> Inventory:
     """Return what this environment offers: the ids of its plugins, and version or failure of each
     of these tools.
     """
@@ -261,7 +261,7 @@ def _read_plugin_offer(tool: str) -> Offer | Failure:
 
 def main(tools: Sequence[str]) -> None:
     """Print the inventory of this environment for these tools, as one line of JSON."""
-    sys.stdout.write(msgspec.json.encode(inventory(tools)).decode())
+    sys.stdout.write(msgspec.json.encode(environment_inventory(tools)).decode())
 
 
 LIMIT = 60.0  # seconds for an interpreter that imports nothing heavy
@@ -286,7 +286,7 @@ if sys.version_info[:2] >= (3, 11):
 """
 
 
-def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
+def ask_interpreters_for_tools(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
     """Ask each interpreter for its tools; return what it offers for each tool, or the failure, by
     tool id.
 
@@ -298,7 +298,7 @@ def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
     questions = {python: _Question(python, names) for python, names in tools.items()}
     by_tool: dict[str, Offer | Failure] = {}
     for question in questions.values():
-        by_tool |= question.answers()
+        by_tool |= question.wait_for_offers()
     return {tool: by_tool[tool] for tool in interpreters}
 
 
@@ -321,7 +321,7 @@ class _Question:
         except OSError as problem:
             self._obstacle = f"cannot start {python}: {problem.strerror}"
 
-    def answers(self) -> dict[str, Offer | Failure]:
+    def wait_for_offers(self) -> dict[str, Offer | Failure]:
         """Wait until the interpreter answers; return its offer or its failure for each tool."""
         if self._obstacle:
             return self._same_failures(
@@ -351,9 +351,9 @@ class _Question:
             return self._same_failures(
                 f"{self._python} is Python {what}", "crossflops needs 3.11 or newer"
             )
-        return self._sort_answer(_parse_json_line(lines[1]), lines[-1], complaint)
+        return self._offers_from_output(_parse_json_line(lines[1]), lines[-1], complaint)
 
-    def _sort_answer(
+    def _offers_from_output(
         self, obstacle: Any, answer: str, complaint: str
     ) -> dict[str, Offer | Failure]:
         """Return the offer or the failure of each tool, from the lines that the interpreter
@@ -370,17 +370,17 @@ class _Question:
             return self._failures_without_crossflops(
                 f"crossflops in {self._python} is another version: {quoted}"
             )
-        here = inventory(())
+        here = environment_inventory(())
         if there.home != here.home and (there.version is None or there.version != here.version):
             version = here.version or f"that of {here.home}"
             return self._same_failures(
                 f"{self._python} has crossflops {there.version or there.home}, but this is "
                 f"{version}",
-                itself(self._python),
+                crossflops_install_command(self._python),
             )
-        return {tool: self._answer(tool, there) for tool in self._tools}
+        return {tool: self._offer_or_failure(tool, there) for tool in self._tools}
 
-    def _answer(self, tool: str, there: Inventory) -> Offer | Failure:
+    def _offer_or_failure(self, tool: str, there: Inventory) -> Offer | Failure:
         """Return the offer of one tool, or its failure with a command that installs it there."""
         offer = there.answers.get(tool)
         if isinstance(offer, Failure):
@@ -393,7 +393,7 @@ class _Question:
         return self._failure(
             tool,
             f"{self._python} has no plugin of {tool} (it has {known})",
-            to_install([tool], python=self._python)
+            plugin_install_command([tool], python=self._python)
             or f"install a plugin of {tool} into that interpreter",
         )
 
@@ -403,7 +403,10 @@ class _Question:
         """
         return {
             tool: self._failure(
-                tool, message, to_install([tool], python=self._python) or itself(self._python)
+                tool,
+                message,
+                plugin_install_command([tool], python=self._python)
+                or crossflops_install_command(self._python),
             )
             for tool in self._tools
         }

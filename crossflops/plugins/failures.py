@@ -52,7 +52,7 @@ def tool_failure(tool: str, stage: Stage, problem: BaseException | str, hint: st
         return Failure(tool=tool, stage=stage, message=problem.message, hint=problem.hint)
     if isinstance(problem, BaseException):
         message = exception_text(problem)
-        stage = "memory" if speaks_of_memory(message) else stage
+        stage = "memory" if says_memory_ran_out(message) else stage
         hint = "" if stage == "memory" else hint
     else:
         message = problem
@@ -65,7 +65,7 @@ def exception_text(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {problem}".removesuffix(": ")
 
 
-def speaks_of_memory(text: str) -> bool:
+def says_memory_ran_out(text: str) -> bool:
     """Return whether a message or an output says that memory ran out."""
     return any(sign in text for sign in _SIGNS_OF_MEMORY)
 

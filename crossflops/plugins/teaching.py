@@ -86,13 +86,20 @@ def cost_of_module_call(formula: "Formula", module: Any, inputs: Any, output: An
     """Return the cost that a formula gives for one call of a module, from what a forward hook
     receives.
     """
-    from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_tensor_specs
+    from crossflops.frontends.pytorch.load.tensors import (
+        plain_arguments_by_name,
+        torch_tensor_spec,
+        torch_tensor_specs,
+    )
     from crossflops.frontends.pytorch.record.modules import module_settings
+    from crossflops.operators.formula import module_call_attributes
 
     weights = [torch_tensor_spec(name, value) for name, value in module.named_parameters()]
     operands = name_module_operands(formula, torch_tensor_specs(tuple(inputs)), weights)
     outputs = torch_tensor_specs(output)
-    return cost_of_call(formula, operands, outputs, module_settings(module))
+    plain = plain_arguments_by_name(tuple(inputs), {})
+    attributes = module_call_attributes(formula, module_settings(module), plain)
+    return cost_of_call(formula, operands, outputs, attributes)
 
 
 def cost_of_operator_call(
@@ -121,7 +128,7 @@ def cost_of_traced_node(formula: "Formula", outputs: Sequence[Any]) -> Cost:
     """Return the cost that a formula gives for a node of a torch.jit graph, from the node's
     outputs.
     """
-    from crossflops.frontends.pytorch.observe.jit_graph import jit_watched_call
+    from crossflops.frontends.pytorch.observe.jit_graph import jit_node_to_watched_call
 
-    call = jit_watched_call(outputs[0].node(), [])
+    call = jit_node_to_watched_call(outputs[0].node(), [])
     return cost_of_call(formula, call.inputs, call.outputs, call.settings)

@@ -19,6 +19,6 @@ def has_compiled() -> bool:
     return utils is not None and any(utils.counters["frames"].values())
 
 
-def explain_unseen() -> tuple[str, str]:
+def explain_missing_model_call() -> tuple[str, str]:
     """Return the message and the hint for a step in which no call of the model was seen."""
     return (_INLINED, _COMPILE_MODEL) if has_compiled() else (_UNSEEN, _GIVE_MODULE)

@@ -12,7 +12,7 @@ Undo: TypeAlias = Callable[[], Any]
 Called: TypeAlias = "dict[nn.Module, None]"  # in the order of their first calls
 
 
-def after_steps(hook: Callable[..., None]) -> Undo:
+def register_optimizer_step_hook(hook: Callable[..., None]) -> Undo:
     """Register a hook that runs after each optimizer step; return the function that removes it."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -20,17 +20,17 @@ def after_steps(hook: Callable[..., None]) -> Undo:
     return undo
 
 
-def keep_called(called: Called) -> Undo:
+def record_called_modules(called: Called) -> Undo:
     """Add every module that is called to `called`, in order; return the function that stops
     this.
     """
     from torch.nn.modules.module import register_module_forward_pre_hook
 
-    def before(module: "nn.Module", _: Any) -> None:
+    def record_call(module: "nn.Module", _: Any) -> None:
         """Record that a module is called, before its forward pass."""
         called.setdefault(module)
 
-    undo: Undo = register_module_forward_pre_hook(before).remove
+    undo: Undo = register_module_forward_pre_hook(record_call).remove
     return undo
 
 
@@ -43,18 +43,26 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
     """
     trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
 
-    def share(module: "nn.Module") -> int:
+    def count_trained_parameters(module: "nn.Module") -> int:
         """Return how many parameters of the module the optimizer trains."""
         return sum(id(weight) in trained for weight in module.parameters())
 
-    model = max(called, key=share, default=None)  # the first of equals was called first
-    if model is None or not share(model):
+    model = max(
+        called, key=count_trained_parameters, default=None
+    )  # the first of equals was called first
+    if model is None or not count_trained_parameters(model):
         raise LookupError("no called module has parameters of the optimizer")
-    if share(model) == len(trained):
+    if count_trained_parameters(model) == len(trained):
         return model
-    enclosing = [module for module in _live_modules() if share(module) > share(model)]
+    enclosing = [
+        module
+        for module in _live_modules()
+        if count_trained_parameters(module) > count_trained_parameters(model)
+    ]
     return max(
-        enclosing, key=lambda module: (share(module), -_submodule_count(module)), default=model
+        enclosing,
+        key=lambda module: (count_trained_parameters(module), -_submodule_count(module)),
+        default=model,
     )
 
 

@@ -90,7 +90,7 @@ class ModelCall:
         self.args, self.kwargs, self.is_again = args, kwargs, is_again
         self.training = module.training
         self.trained = tuple(weight.requires_grad for weight in module.parameters())
-        self.is_transformed = is_transformed()
+        self.is_transformed = is_in_func_transform()
         self._has_grad = torch.is_grad_enabled()
         self._sources = [_gradient_source(tensor) for tensor in tensor_leaves((args, kwargs))]
         self._ends: list[Edge | None] = []
@@ -115,39 +115,44 @@ class ModelCall:
         ]
         self.outputs = len(self._ends)
 
-    def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
-        """Record that backward pass `number` reached an autograd node of the call; `came` are the
-        gradients that it received.
+    def begin_node(
+        self, number: int, is_restricted: bool, node: Any, gradients_in: Iterable[Any]
+    ) -> None:
+        """Record that backward pass `number` reached an autograd node of the call; `gradients_in`
+        are the gradients that it received.
         """
-        gradients = tuple(came)
-        if self.is_transformed or any(map(_is_batch, gradients)):
+        gradients = tuple(gradients_in)
+        if self.is_transformed or any(map(_is_batched_gradient, gradients)):
             self._is_batched = not self.is_transformed
             return
         seen = self._seen.setdefault(number, _PassNodes(is_restricted))
         seen.came[node] = tuple(gradient is not None for gradient in gradients)
 
-    def end_node(self, number: int, node: Any, went: Iterable[Any]) -> None:
-        """Record which gradients an autograd node of the call passed on (`went`) in backward pass
+    def end_node(self, number: int, node: Any, gradients_out: Iterable[Any]) -> None:
+        """Record which gradients an autograd node of the call passed on
+        (`gradients_out`) in backward pass
         `number`.
         """
         if number in self._seen:
-            self._seen[number].went[node] = tuple(gradient is not None for gradient in went)
+            self._seen[number].went[node] = tuple(
+                gradient is not None for gradient in gradients_out
+            )
 
     def begin_second_order(self, number: int) -> None:
         """Record that backward pass `number` through the call computes second-order gradients."""
         self._second_order.add(number)
 
-    def ran_in(self, number: int) -> bool:
+    def has_pass(self, number: int) -> bool:
         """Return True if the backward pass with this number ran through the call."""
         return number in self._seen
 
-    def leaves_of(self, number: int) -> "list[Tensor]":
+    def leaves_of_pass(self, number: int) -> "list[Tensor]":
         """Return the leaf tensors for which backward pass `number` accumulated gradients."""
         seen = self._seen.get(number)
         edges = _gradient_edges(seen) if seen is not None else ()
         return [leaf for leaf in map(_leaf_of_edge, edges) if leaf is not None]
 
-    def cut(self, finished: Iterable[str], is_seen: bool) -> None:
+    def record_stopped_recomputation(self, finished: Iterable[str], is_seen: bool) -> None:
         """Record that a recomputation of the call stopped early; `finished` are the module paths
         that ran to their end.
 
@@ -158,13 +163,13 @@ class ModelCall:
 
     # When it is over.
 
-    def finish(self) -> None:
+    def store_passes(self) -> None:
         """Store the backward passes of the call in `passes`, and free its autograd nodes."""
-        self.passes = self._passes()
+        self.passes = self._build_call_passes()
         self._sources, self._ends = [], []
         self._seen.clear()
 
-    def _passes(self) -> CallPasses:
+    def _build_call_passes(self) -> CallPasses:
         """Return the backward passes through the call with their counts, and remarks on what else
         ran.
         """
@@ -225,14 +230,14 @@ class ModelCall:
             yield WITHIN
 
 
-def is_transformed() -> bool:
+def is_in_func_transform() -> bool:
     """Return True if a transform of torch.func, such as `vmap`, is active."""
     import torch
 
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def _is_batch(gradient: Any) -> bool:
+def _is_batched_gradient(gradient: Any) -> bool:
     """Return True if a gradient is batched by vmap or by `is_grads_batched`."""
     from torch._C import _functorch
 
@@ -320,7 +325,7 @@ class CallKind(NamedTuple):
     times: int
 
 
-def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
+def group_equal_calls(calls: Iterable[ModelCall]) -> list[CallKind]:
     """Return one call and the number of calls for each group with equal module, mode, shapes and
     backward passes.
     """
@@ -338,27 +343,27 @@ def call_signature(call: ModelCall) -> Any:
     """
     shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensor_leaves((call.args, call.kwargs)))
     plainly = tuple(
-        repr(value) for value in (*call.args, *call.kwargs.values()) if not _tensors_in(value)
+        repr(value) for value in (*call.args, *call.kwargs.values()) if not _contains_tensor(value)
     )
     return shapes, tuple(call.kwargs), plainly
 
 
-def _tensors_in(value: Any) -> bool:
+def _contains_tensor(value: Any) -> bool:
     """Return True if the value contains a tensor."""
     return bool(tensor_leaves(value))
 
 
-def inputs_of(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def inputs_without_autograd(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and keyword arguments of a call, with tensors detached from autograd
     and usable outside of inference mode.
     """
     from torch import Tensor, inference_mode
     from torch.utils._pytree import tree_map_only
 
-    def plain(tensor: Tensor) -> Tensor:
+    def detach_tensor(tensor: Tensor) -> Tensor:
         """Return a tensor without autograd history, outside of inference mode."""
         with inference_mode(False):
             return tensor.clone() if tensor.is_inference() else tensor.detach()
 
-    args, kwargs = tree_map_only(Tensor, plain, (call.args, call.kwargs))
+    args, kwargs = tree_map_only(Tensor, detach_tensor, (call.args, call.kwargs))
     return args, kwargs

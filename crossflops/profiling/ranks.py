@@ -53,13 +53,13 @@ def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
     batches = {}
     for module in model.modules():
         if fsdp is not None and isinstance(module, fsdp.FSDPModule):
-            for group in _param_groups(module._get_fsdp_state()):
+            for group in _parameter_groups_of_fsdp(module._get_fsdp_state()):
                 for cut in group.fsdp_params:
                     batches[id(cut.sharded_param)] = group.mesh_info.mesh.size()
     return batches
 
 
-def _param_groups(state: Any) -> list[Any]:
+def _parameter_groups_of_fsdp(state: Any) -> list[Any]:
     """Return the parameter groups of an FSDP state."""
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)
@@ -88,9 +88,9 @@ class Round:
         self._over = Event()
         if self._others:
             self._store_value("here", f"{os.getpid()} {socket.gethostname()}".encode())
-            Thread(target=self._listen, daemon=True).start()
+            Thread(target=self._poll_for_faults, daemon=True).start()
 
-    def close(self) -> None:
+    def stop_listening(self) -> None:
         """End the listening for faults of other ranks."""
         self._over.set()
 
@@ -106,13 +106,13 @@ class Round:
         missing = tuple(rank for rank, step in steps.items() if not step)
         return {rank: step for rank, step in steps.items() if step}, missing
 
-    def fail(self, error: BaseException) -> None:
+    def report_failure(self, error: BaseException) -> None:
         """Report an error of the step to the other ranks; add a note to it that says which rank
         failed first.
 
         That is who ended without a word, else who was the first to raise.
         """
-        self.close()
+        self.stop_listening()
         if not self._others:
             return
         self.send_step(b"")
@@ -121,7 +121,7 @@ class Round:
         try:
             self._fault = self._fault or self._first_fault(own)
             if self.rank == 0:
-                _wait_until(lambda: all(map(self._is_over, self._others)), _LEAVING)
+                _wait_until(lambda: all(map(self._is_rank_done, self._others)), _LEAVING)
         except RuntimeError:
             self._fault = _STORE_IS_GONE
         if self._fault != own:
@@ -131,71 +131,83 @@ class Round:
         """Return the stored text that says which rank failed first; if there is none, store and
         return that of the ended ranks, or `own`.
         """
-        _wait_until(lambda: any(map(self._has_ended, self._others)), _ENDING)
-        ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]
-        fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or own)
+        _wait_until(lambda: any(map(self._has_rank_process_ended, self._others)), _ENDING)
+        ended = [
+            self._rank_end_message(rank)
+            for rank in self._others
+            if self._has_rank_process_ended(rank)
+        ]
+        fault = self._store.compare_set(
+            self._store_key("fault", 0), "", " and ".join(ended) or own
+        )
         return bytes(fault).decode()
 
-    def _listen(self) -> None:
+    def _poll_for_faults(self) -> None:
         """Poll the store for the fault text of another rank until this round ends.
 
         A process whose neighbours have ended is the next, and the store is one of them.
         """
         try:
             while not (self._fault or self._over.wait(_LISTENING)):
-                self._fault = self._get("fault", 0) if self._has("fault", 0) else ""
+                self._fault = (
+                    self._text_in_store("fault", 0) if self._has_stored("fault", 0) else ""
+                )
         except RuntimeError:
             return  # the store is gone
 
     def _rank_end_message(self, rank: int) -> str:
         """Return the message that a rank ended without an answer, with its process and host."""
-        pid, host = self._get("here", rank).split()
+        pid, host = self._text_in_store("here", rank).split()
         return f"rank {rank} ended without a message (process {pid} on {host})"
 
-    def _has_ended(self, rank: int) -> bool:
+    def _has_rank_process_ended(self, rank: int) -> bool:
         """Return True if a process of this machine took part and ended before it sent its step.
 
         Of processes on other machines nothing is known.
         """
-        if self._has("step", rank) or not self._has("here", rank):
+        if self._has_stored("step", rank) or not self._has_stored("here", rank):
             return False
-        pid, host = self._get("here", rank).split()
-        return host == socket.gethostname() and _is_gone(pid)
+        pid, host = self._text_in_store("here", rank).split()
+        return host == socket.gethostname() and _is_process_gone(pid)
 
-    def _is_over(self, rank: int) -> bool:
+    def _is_rank_done(self, rank: int) -> bool:
         """Return True if a rank sent its step, never took part, or ended."""
-        return self._has("step", rank) or not self._has("here", rank) or self._has_ended(rank)
+        return (
+            self._has_stored("step", rank)
+            or not self._has_stored("here", rank)
+            or self._has_rank_process_ended(rank)
+        )
 
     def _await_step(self, rank: int) -> bytes:
         """Wait for the step of a rank; return its bytes, or b"" if it sent none."""
         try:
-            _wait_until(lambda: self._is_over(rank), _COUNTING)
-            has_step = self._has("step", rank)
-            return bytes(self._store.get(self._key("step", rank))) if has_step else b""
+            _wait_until(lambda: self._is_rank_done(rank), _COUNTING)
+            has_step = self._has_stored("step", rank)
+            return bytes(self._store.get(self._store_key("step", rank))) if has_step else b""
         except RuntimeError:  # the store is gone
             return b""
 
-    def _store_value(self, what: str, value: bytes) -> None:
-        """Store a value of this rank under the name `what` for the other ranks; ignore a lost
+    def _store_value(self, name: str, value: bytes) -> None:
+        """Store a value of this rank under this name for the other ranks; ignore a lost
         store.
         """
         if self._store is not None:
             try:
-                self._store.set(self._key(what, self.rank), value)
+                self._store.set(self._store_key(name, self.rank), value)
             except RuntimeError:
                 return  # the process that keeps the store is gone: nobody listens
 
-    def _has(self, what: str, rank: int) -> bool:
-        """Return True if a rank stored a value under the name `what`."""
-        return bool(self._store.check([self._key(what, rank)]))
+    def _has_stored(self, name: str, rank: int) -> bool:
+        """Return True if a rank stored a value under this name."""
+        return bool(self._store.check([self._store_key(name, rank)]))
 
-    def _get(self, what: str, rank: int) -> str:
-        """Return the text that a rank stored under the name `what`."""
-        return bytes(self._store.get(self._key(what, rank))).decode()
+    def _text_in_store(self, name: str, rank: int) -> str:
+        """Return the text that a rank stored under this name."""
+        return bytes(self._store.get(self._store_key(name, rank))).decode()
 
-    def _key(self, what: str, rank: int) -> str:
-        """Return the key in the store for the value that a rank stores under the name `what`."""
-        return f"crossflops/{self._number}/{what}/{rank}"
+    def _store_key(self, name: str, rank: int) -> str:
+        """Return the key in the store for the value that a rank stores under this name."""
+        return f"crossflops/{self._number}/{name}/{rank}"
 
 
 def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
@@ -205,7 +217,7 @@ def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.02)
 
 
-def _is_gone(pid: str) -> bool:
+def _is_process_gone(pid: str) -> bool:
     """Return True if a process of this machine has ended or is a zombie; False where /proc does
     not exist.
     """

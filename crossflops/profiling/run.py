@@ -10,8 +10,8 @@ import msgspec
 
 from crossflops.bench.timing import BenchLimits, time_warm_runs
 from crossflops.errors import InputError, NormalizeError, error_words
-from crossflops.frontends.pytorch.load.flexible_attention import Attending
-from crossflops.frontends.pytorch.load.model import quiet_profiler
+from crossflops.frontends.pytorch.load.flexible_attention import FlexAttentionRunner
+from crossflops.frontends.pytorch.load.model import suppressing_profiler_output
 from crossflops.ir.measurement import Measurement, StepPhases
 from crossflops.profiling.watch import Clock, Mark, StepTimes, Watch, clock_of, device_of
 
@@ -49,7 +49,7 @@ class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
     has_gradients: bool
 
 
-def train(
+def train_and_watch(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
     """Train the model in place for some steps; return their times and memory. Raises
@@ -147,8 +147,8 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
         "forward, backward, step",
     )
     last = step.marks[-iterations.runs :]
-    full = median_low(step.last(marks) for marks in last)
-    marks = next(marks for marks in last if step.last(marks) == full)
+    full = median_low(step.step_seconds(marks) for marks in last)
+    marks = next(marks for marks in last if step.step_seconds(marks) == full)
     forward, backward, optimizer = step.resolve_phases(marks)
     phases = StepPhases(
         whole=full,
@@ -228,7 +228,7 @@ class _Step:
         clock: Clock,
     ) -> None:
         self._call: Callable[[], Any] = lambda: model(*args, **kwargs)
-        self.attending = Attending(model)
+        self.attending = FlexAttentionRunner(model)
         self._model, self._recipe = model, recipe
         self._optimizer, self._clock = optimizer, clock
         self._needs_closure = optimizer is not None and _needs_closure(optimizer)
@@ -245,7 +245,7 @@ class _Step:
         def run() -> Any:
             """Run forward and backward pass, keep their time marks, and return the loss."""
             self._model.zero_grad(set_to_none=True)
-            loss, marks = self._pass()
+            loss, marks = self._run_forward_and_backward()
             passes.append(marks)
             return loss
 
@@ -261,10 +261,10 @@ class _Step:
         self._clock.finish()
         self.marks.append(_StepMarks(start, passes, begin, end, self._needs_closure))
 
-    def _pass(self) -> tuple[Any, _PassMarks]:
+    def _run_forward_and_backward(self) -> tuple[Any, _PassMarks]:
         """Run forward pass, loss and backward pass; return the loss and the time marks."""
         begin = self._clock.mark()
-        with self.attending.running():
+        with self.attending.running_as_operators():
             loss = _output_loss(self._call(), self._recipe.loss)
         forward = self._clock.mark()
         self.has_gradients = loss is not None and loss.requires_grad
@@ -272,7 +272,7 @@ class _Step:
             loss.backward()
         return loss, _PassMarks(begin, forward, self._clock.mark())
 
-    def forward(self) -> None:
+    def run_forward_only(self) -> None:
         """Run a forward pass without gradients, and wait for the device."""
         import torch
 
@@ -280,7 +280,7 @@ class _Step:
             self._call()
         self._clock.finish()
 
-    def clear(self) -> None:
+    def clear_gradients(self) -> None:
         """Set all gradients of the model to None."""
         self._model.zero_grad(set_to_none=True)
 
@@ -290,7 +290,7 @@ class _Step:
 
         return time.perf_counter()
 
-    def last(self, marks: _StepMarks) -> float:
+    def step_seconds(self, marks: _StepMarks) -> float:
         """Return the seconds of the step with these time marks, from its begin to its end."""
         return self._clock.seconds_between(marks.start, marks.end)
 
@@ -328,7 +328,7 @@ def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
         step.run_whole_step()
         return watch.stop()
     finally:
-        watch.leave()
+        watch.remove_hooks()
 
 
 # Memory: what the allocator hands out, above what was held before.
@@ -340,15 +340,17 @@ def _step_peak_memory(
     """Return the peak bytes of a forward pass and of a whole step, each above those held before;
     None if unknown.
     """
-    step.clear()
+    step.clear_gradients()
     if device.type == "cuda":
-        return _on_cuda(step.forward, device), _on_cuda(step.run_whole_step, device)
+        return _cuda_peak_bytes(step.run_forward_only, device), _cuda_peak_bytes(
+            step.run_whole_step, device
+        )
     if device.type == "cpu":
-        return _on_host(step.forward), _on_host(step.run_whole_step)
+        return _host_peak_bytes(step.run_forward_only), _host_peak_bytes(step.run_whole_step)
     return None, None
 
 
-def _on_cuda(run: Callable[[], None], device: Any) -> int:
+def _cuda_peak_bytes(run: Callable[[], None], device: Any) -> int:
     """Return the most bytes that a run holds on the CUDA device above those held before it."""
     import torch
 
@@ -358,14 +360,14 @@ def _on_cuda(run: Callable[[], None], device: Any) -> int:
     return int(torch.cuda.max_memory_allocated(device) - before)
 
 
-def _on_host(run: Callable[[], None]) -> int | None:
+def _host_peak_bytes(run: Callable[[], None]) -> int | None:
     """Return the most bytes that PyTorch's CPU allocator holds above those before a run; None if
     unknown.
     """
     from torch import profiler
 
     with (
-        quiet_profiler(),
+        suppressing_profiler_output(),
         profiler.profile(
             activities=[profiler.ProfilerActivity.CPU], profile_memory=True
         ) as memory,

@@ -25,7 +25,7 @@ import msgspec
 
 from crossflops.patches import inventory
 from crossflops.patches.patching import Patch, patching_attribute
-from crossflops.profiling.passes import ModelCall, is_transformed
+from crossflops.profiling.passes import ModelCall, is_in_func_transform
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -159,18 +159,18 @@ class Spans:
         self._threads = threading.local()
 
     @property
-    def open(self) -> list[Span]:
+    def open_spans(self) -> list[Span]:
         """The spans of this thread that have not ended, outermost first."""
-        if not hasattr(self._threads, "open"):
-            self._threads.open, self._threads.spent = [], 0.0
-        stack: list[Span] = self._threads.open
+        if not hasattr(self._threads, "open_spans"):
+            self._threads.open_spans, self._threads.spent = [], 0.0
+        stack: list[Span] = self._threads.open_spans
         return stack
 
-    def now(self) -> Moment:
+    def current_moment(self) -> Moment:
         """Return the present moment: its mark, and the seconds that hooks of this thread took so
         far.
         """
-        stack = self.open  # which begins the count of a thread
+        stack = self.open_spans  # which begins the count of a thread
         return Moment(self.clock.mark(), self._threads.spent if stack is not None else 0.0)
 
     def duration_without_hooks(self, start: Moment, end: Moment) -> float:
@@ -178,7 +178,7 @@ class Spans:
         took = self.clock.seconds_between(start.mark, end.mark)
         return max(took - (end.spent - start.spent), 0.0) if self.clock.waits else took
 
-    def spend(self, since: float) -> None:
+    def add_hook_time(self, since: float) -> None:
         """Add the seconds since the host time `since` to the time that hooks took."""
         self._threads.spent += time.perf_counter() - since
 
@@ -186,13 +186,13 @@ class Spans:
         """Begin a span of a module path inside the innermost open span, and return it; the hook
         that calls this began at host time `since`.
         """
-        stack = self.open
+        stack = self.open_spans
         span = Span(path, phase, stack[-1] if stack else None)
         if span.outer is not None:
             span.outer.inner.append(span)
         stack.append(span)
         self.all.append(span)
-        self.spend(since)
+        self.add_hook_time(since)
         span.spent = -self._threads.spent
         span.start = self.clock.mark()
         return span
@@ -200,7 +200,7 @@ class Spans:
     def end(self, span: Span, is_complete: bool = True) -> float:
         """End a span and the open ones inside it; return the host time (seconds) of the end."""
         mark, now = self.clock.mark(), time.perf_counter()
-        stack = self.open
+        stack = self.open_spans
         while span in stack:
             last = stack.pop()
             last.end, last.spent = mark, last.spent + self._threads.spent
@@ -298,7 +298,7 @@ def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
     return next((enclosing for enclosing in made if enclosing._orig_mod is model), model)
 
 
-def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
+def model_and_its_inner_models(model: "nn.Module") -> Iterator["nn.Module"]:
     """Yield the model, then each model that the one before wraps, down to the innermost."""
     inner = without_wrappers(model)
     while model is not inner:
@@ -363,14 +363,14 @@ class Watch:
             self._watch_backward()
             self._watch_optimizers()
         except BaseException:
-            self.leave()
+            self.remove_hooks()
             raise
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
             self._before = torch.cuda.memory_allocated(self._device)
-        self._begun = self._spans.now()
+        self._begun = self._spans.current_moment()
 
-    def leave(self) -> None:
+    def remove_hooks(self) -> None:
         """Remove all hooks and patches of the observation; a second call has no effect."""
         self.active = False
         while self._undo:
@@ -379,10 +379,10 @@ class Watch:
         self._hooked.clear()
         self._hooks.clear()
 
-    def _fail(self, error: BaseException) -> None:
+    def _remove_hooks_after_error(self, error: BaseException) -> None:
         """Handle an error of the step: remove all hooks, then call `on_error`."""
         self.failed = True
-        self.leave()
+        self.remove_hooks()
         if self._on_error is not None:
             self._on_error(error)
 
@@ -390,13 +390,13 @@ class Watch:
         """End the observation of the step; return its seconds by phase and by module."""
         import torch
 
-        ended = self._spans.now()
+        ended = self._spans.current_moment()
         for call in self.calls:
-            call.finish()
+            call.store_passes()
         names = Counter(type(node).__name__ for node in self._outside)
         self._outside.clear()
         self.products = tuple(names.items())
-        self.leave()
+        self.remove_hooks()
         self._spans.clock.finish()
         peak = None
         if self._device.type == "cuda":
@@ -459,27 +459,27 @@ class Watch:
                 compiled.append(path)
                 if not hasattr(module, "_orig_mod"):
                     continue  # its hooks would be compiled with it
-            self._hook(module, path)
+            self._hook_module(module, path)
         self.unseen = tuple(compiled)
 
-    def _hook(self, module: "nn.Module", path: str) -> None:
+    def _hook_module(self, module: "nn.Module", path: str) -> None:
         """Add hooks to a module that time its forward calls under its path."""
         from torch import compiler
 
         entered: list[tuple[Span, Any]] = []
 
-        def before(_: Any, args: Any, kwargs: Any) -> None:
+        def begin_module_span(_: Any, args: Any, kwargs: Any) -> None:
             """Begin the time span of a module's forward call."""
             if compiler.is_compiling():
                 return
             since = time.perf_counter()
-            if self._call is not None or self._backward_depth:
-                self._claim(self._path(), args, kwargs)
-            span = self._spans.begin(path, self._phase(), since)
-            span.call = self._call
+            if self._current_call is not None or self._backward_depth:
+                self._assign_autograd_nodes(self._current_module_path(), args, kwargs)
+            span = self._spans.begin(path, self._current_forward_phase(), since)
+            span.call = self._current_call
             entered.append((span, sys.exc_info()[1]))
 
-        def after(_: Any, args: Any, output: Any) -> None:
+        def end_module_span(_: Any, args: Any, output: Any) -> None:
             """End the time span of a module's forward call, and assign the autograd nodes of its
             output to it.
             """
@@ -487,12 +487,12 @@ class Watch:
                 return
             span, error = entered.pop()
             since = self._spans.end(span, is_complete=sys.exc_info()[1] is error)
-            self._claim(path, output)
-            self._spans.spend(since)
+            self._assign_autograd_nodes(path, output)
+            self._spans.add_hook_time(since)
 
         for handle in (
-            module.register_forward_pre_hook(before, with_kwargs=True),
-            module.register_forward_hook(after, always_call=True),
+            module.register_forward_pre_hook(begin_module_span, with_kwargs=True),
+            module.register_forward_hook(end_module_span, always_call=True),
         ):
             self._hooks.setdefault(module, set()).add(handle.id)
             self._undo.append(handle.remove)
@@ -511,28 +511,32 @@ class Watch:
             """Run the model's forward, record and time the call, and return its output."""
             if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
-            since, enclosing, before = time.perf_counter(), self._call, len(self._spans.all)
+            since, enclosing, before = (
+                time.perf_counter(),
+                self._current_call,
+                len(self._spans.all),
+            )
             call = None
             is_own = enclosing is None or enclosing.path is None
             if is_own and (not self._backward_depth or self._was_called(without_wrappers(root))):
                 call = self._begin_call(without_wrappers(root), "", args, kwargs)
-            span = self._spans.begin("", self._phase(), since)
+            span = self._spans.begin("", self._current_forward_phase(), since)
             span.call = call
             try:
                 output = inside(*args, **kwargs)
             except BaseException as error:
                 self._spans.end(span, is_complete=False)
                 if not self._backward_depth:
-                    self._fail(error)
+                    self._remove_hooks_after_error(error)
                 elif call is not None:
-                    self._cut(call, before)
+                    self._record_stopped_recomputation(call, before)
                 raise
             finally:
                 if call is not None:
                     self._threads.call = enclosing
             since = self._spans.end(span)
             self._end_call(call, "", output)
-            self._spans.spend(since)
+            self._spans.add_hook_time(since)
             return output
 
         vars(root)[name] = watch_root_call
@@ -570,9 +574,9 @@ class Watch:
                 state |= self._covered
             return state
 
-        self._patch(nn.Module, "__getstate__", state_of, inventory.WATCHED_STATE)
+        self._patch_until_end(nn.Module, "__getstate__", state_of, inventory.WATCHED_STATE)
 
-    def _patch(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
+    def _patch_until_end(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
         """Replace an attribute until the watch ends; if a script sets it in between, that value
         stays.
         """
@@ -583,7 +587,7 @@ class Watch:
     # Calls that nothing is around: of the model, of a part of it, of a module beside it.
 
     @property
-    def _call(self) -> ModelCall | None:
+    def _current_call(self) -> ModelCall | None:
         """The recorded call that runs in this thread, or None."""
         call: ModelCall | None = getattr(self._threads, "call", None)
         return call
@@ -597,7 +601,7 @@ class Watch:
         for tensor in tensors_of_value((args, kwargs)):  # what made them is not of this call
             self._owner.setdefault(tensor.grad_fn, "")
         is_again = self._backward_depth > 0
-        call = ModelCall(module, path, args, kwargs, self._autocast(), is_again)
+        call = ModelCall(module, path, args, kwargs, self._autocast_dtype(), is_again)
         self.calls.append(call)
         self._threads.call = call
         return call
@@ -610,8 +614,11 @@ class Watch:
         """End the record of a call: assign the autograd nodes of its output to the module at
         `path`.
         """
-        enclosing, self._threads.call = self._call, call if call is not None else self._call
-        self._claim(path, output)
+        enclosing, self._threads.call = (
+            self._current_call,
+            call if call is not None else self._current_call,
+        )
+        self._assign_autograd_nodes(path, output)
         self._threads.call = enclosing
         if call is not None:
             call.on_return(output)
@@ -631,7 +638,7 @@ class Watch:
             """Call a module and return its output; record the call if no recorded call encloses
             it.
             """
-            if compiler.is_compiling() or not self.active or self._call:
+            if compiler.is_compiling() or not self.active or self._current_call:
                 return inside(module, *args, **kwargs)
             if self._backward_depth and not self._was_called(without_wrappers(module)):
                 return inside(module, *args, **kwargs)
@@ -644,13 +651,13 @@ class Watch:
             if wrapped is not None:  # what compiles or copies a part, or the model without it
                 return self._time_call(inside, module, wrapped, args, kwargs)
             if id(module) not in additional:
-                additional[id(module)] = module, self._number_beside(module, indices)
+                additional[id(module)] = module, self._number_of_extra_module(module, indices)
             number = additional[id(module)][1]
             if number is None:
                 return inside(module, *args, **kwargs)
             return self._time_call(inside, module, f"{_BESIDE}{number}", args, kwargs)
 
-        self._patch(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
+        self._patch_until_end(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
 
     def _module_paths(self) -> dict[int, str]:
         """Return the path of each module of the model by its id; "" for the model and its
@@ -658,9 +665,9 @@ class Watch:
         """
         inner = without_wrappers(self._model)
         indices = {id(module): path for path, module in inner.named_modules()}
-        return indices | {id(module): "" for module in wrappers(self._model)}
+        return indices | {id(module): "" for module in model_and_its_inner_models(self._model)}
 
-    def _number_beside(self, module: "nn.Module", indices: dict[int, str]) -> int | None:
+    def _number_of_extra_module(self, module: "nn.Module", indices: dict[int, str]) -> int | None:
         """Register a module outside the model and return its number in `beside`; None if it is not
         to be timed.
 
@@ -683,11 +690,11 @@ class Watch:
         """
         since = time.perf_counter()
         call = self._begin_call(without_wrappers(module), path, args, kwargs)
-        self._spans.spend(since)
+        self._spans.add_hook_time(since)
         output = self._call_recorded(inside, module, call, args, kwargs)
         since = time.perf_counter()
         self._end_call(call, path, output)
-        self._spans.spend(since)
+        self._spans.add_hook_time(since)
         return output
 
     def _time_call(
@@ -699,7 +706,7 @@ class Watch:
         since = time.perf_counter()
         index = None if path.startswith(_BESIDE) else path
         call = self._begin_call(without_wrappers(module), index, args, kwargs)
-        span = self._spans.begin(path, self._phase(), since)
+        span = self._spans.begin(path, self._current_forward_phase(), since)
         span.call, full = call, False
         try:
             output = self._call_recorded(inside, module, call, args, kwargs)
@@ -707,7 +714,7 @@ class Watch:
         finally:
             since = self._spans.end(span, full)
         self._end_call(call, path, output)
-        self._spans.spend(since)
+        self._spans.add_hook_time(since)
         return output
 
     def _call_recorded(
@@ -726,14 +733,14 @@ class Watch:
             return inside(module, *args, **kwargs)
         except BaseException:
             if call.is_again:
-                self._cut(call, before)
+                self._record_stopped_recomputation(call, before)
             else:
                 self.calls.remove(call)
             raise
         finally:
             self._threads.call = None
 
-    def _cut(self, call: ModelCall, before: int) -> None:
+    def _record_stopped_recomputation(self, call: ModelCall, before: int) -> None:
         """Record that a recomputation of the call was stopped before its end; `before` is the
         number of spans at its begin.
         """
@@ -742,9 +749,9 @@ class Watch:
         index = f"{call.path}." if call.path else ""
         inside = [path.removeprefix(index) for path in ended if path.startswith(index)]
         is_seen = call.path is not None and call.path not in self.unseen
-        call.cut(inside if call.path is not None else (), is_seen)
+        call.record_stopped_recomputation(inside if call.path is not None else (), is_seen)
 
-    def _autocast(self) -> str:
+    def _autocast_dtype(self) -> str:
         """Return the dtype of autocast, such as "bfloat16", or "" if it is off."""
         import torch
 
@@ -753,12 +760,12 @@ class Watch:
             return ""
         return str(torch.get_autocast_dtype(kind)).rpartition(".")[2]
 
-    def _path(self) -> str:
+    def _current_module_path(self) -> str:
         """Return the path of the module that runs now in this thread, or ""."""
-        stack = self._spans.open
+        stack = self._spans.open_spans
         return stack[-1].path if stack else ""
 
-    def _phase(self) -> Phase:
+    def _current_forward_phase(self) -> Phase:
         """Return "again" if a backward pass runs now, since it repeats forward work, else
         "forward".
         """
@@ -766,14 +773,14 @@ class Watch:
 
     # The backward pass.
 
-    def _claim(self, path: str, *values: Any) -> None:
+    def _assign_autograd_nodes(self, path: str, *values: Any) -> None:
         """Assign the autograd nodes that made the tensors in `values` to the module at `path`, if
         they have none yet.
         """
         todo = [
             tensor.grad_fn for tensor in tensors_of_value(values) if tensor.grad_fn is not None
         ]
-        call = self._call
+        call = self._current_call
         while todo:
             node = todo.pop()
             if node in self._owner:
@@ -789,7 +796,7 @@ class Watch:
         """
         running: list[Span] = []
 
-        def before(came: Any) -> None:
+        def begin_node_span(came: Any) -> None:
             """Begin the time span of an autograd node, and report to its call which gradients
             came.
             """
@@ -799,7 +806,7 @@ class Watch:
                     call.begin_node(self._pass, self._is_restricted, node, came)
                 running.append(self._spans.begin(path, "backward", since))
 
-        def after(went: Any, _: Any) -> None:
+        def end_node_span(went: Any, _: Any) -> None:
             """End the time span of an autograd node, and report to its call which gradients went
             on.
             """
@@ -807,19 +814,21 @@ class Watch:
                 since = self._spans.end(running.pop())
                 if call is not None:
                     call.end_node(self._pass, node, went)
-                self._spans.spend(since)
+                self._spans.add_hook_time(since)
 
-        for handle in (node.register_prehook(before), node.register_hook(after)):
+        for handle in (node.register_prehook(begin_node_span), node.register_hook(end_node_span)):
             self._undo.append(handle.remove)
 
-    def _claim_second_order(self, made: Iterable["Tensor"], calls: Iterable[ModelCall]) -> None:
+    def _hook_second_order_nodes(
+        self, made: Iterable["Tensor"], calls: Iterable[ModelCall]
+    ) -> None:
         """Add hooks to the autograd nodes that made the gradients `made`, to report a second-order
         backward pass to the calls.
         """
         todo = [tensor.grad_fn for tensor in made if tensor.grad_fn is not None]
         through = tuple(calls)
 
-        def before(_: Any) -> None:
+        def report_second_order(_: Any) -> None:
             """Report to the calls that a second-order backward pass runs through them."""
             for call in through if self.active else ():
                 call.begin_second_order(self._pass)
@@ -829,7 +838,7 @@ class Watch:
             if node not in self._owner:
                 self._owner[node] = ""
                 self._hooked.add(node)
-                self._undo.append(node.register_prehook(before).remove)
+                self._undo.append(node.register_prehook(report_second_order).remove)
                 todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _watch_backward(self) -> None:
@@ -844,32 +853,32 @@ class Watch:
 
         def watch_backward_call(roots: Any, *args: Any, **kwargs: Any) -> Any:
             """Run a backward pass, record its time span, and return its result."""
-            if not self.active or is_transformed() or detect_fake_mode(roots) is not None:
+            if not self.active or is_in_func_transform() or detect_fake_mode(roots) is not None:
                 return inside(roots, *args, **kwargs)
-            start = self._spans.now()
+            start = self._spans.current_moment()
             self._backward_depth += 1
             if self._backward_depth == 1:
                 self._pass, self._is_restricted = self._pass + 1, bool(args[3])
-                self._find_products(roots)
+                self._record_product_nodes(roots)
             try:
                 result = inside(roots, *args, **kwargs)
             except BaseException as error:
                 if self._backward_depth == 1:
-                    self._fail(error)
+                    self._remove_hooks_after_error(error)
                 raise
             finally:
                 self._backward_depth -= 1
             if not self._backward_depth:
-                self._phases["backward"].append((start, self._spans.now()))
+                self._phases["backward"].append((start, self._spans.current_moment()))
                 if args[2]:
-                    self._follow_graph(result)
+                    self._assign_gradient_nodes_to_calls(result)
             return result
 
-        self._patch(
+        self._patch_until_end(
             autograd, "_engine_run_backward", watch_backward_call, inventory.WATCHED_BACKWARD
         )
 
-    def _find_products(self, roots: Iterable[Any]) -> None:
+    def _record_product_nodes(self, roots: Iterable[Any]) -> None:
         """Record the autograd nodes of matrix products that are reached from the tensors `roots`
         and belong to no recorded call.
         """
@@ -884,21 +893,21 @@ class Watch:
             if node not in self._hooked and type(node).__name__.startswith(_PRODUCTS):
                 self._outside[node] = None
             todo.extend(inner for inner, _ in node.next_functions)
-        self._spans.spend(since)
+        self._spans.add_hook_time(since)
 
-    def _follow_graph(self, gradients: Any) -> None:
+    def _assign_gradient_nodes_to_calls(self, gradients: Any) -> None:
         """Assign the autograd nodes that made these gradients to the calls through which the
         backward pass ran.
         """
         since = time.perf_counter()
-        calls = [call for call in self.calls if call.ran_in(self._pass)]
-        leaves = [leaf for call in calls for leaf in call.leaves_of(self._pass)]
+        calls = [call for call in self.calls if call.has_pass(self._pass)]
+        leaves = [leaf for call in calls for leaf in call.leaves_of_pass(self._pass)]
         made = [
             *tensors_of_value(gradients),
             *(leaf.grad for leaf in leaves if leaf.grad is not None),
         ]
-        self._claim_second_order(made, calls)
-        self._spans.spend(since)
+        self._hook_second_order_nodes(made, calls)
+        self._spans.add_hook_time(since)
 
     # The optimizer.
 
@@ -913,19 +922,19 @@ class Watch:
 
             def run() -> Any:
                 """Run the closure of an optimizer, record its time span, and return its result."""
-                start = self._spans.now()
+                start = self._spans.current_moment()
                 try:
                     return closure()
                 finally:
-                    self._closures.append((start, self._spans.now()))
+                    self._closures.append((start, self._spans.current_moment()))
 
             return run
 
-        def before(_: Any, args: Any, kwargs: Any) -> Any:
+        def begin_optimizer_span(_: Any, args: Any, kwargs: Any) -> Any:
             """Begin the time span of an optimizer's step; return its arguments with a timed
             closure, or None if unchanged.
             """
-            begun.append(self._spans.now())
+            begun.append(self._spans.current_moment())
             if len(begun) > 1:  # its closure is in the time of that of the outer one
                 return None
             if len(args) > 1 and callable(args[1]):
@@ -934,18 +943,18 @@ class Watch:
                 return args, {**kwargs, "closure": time_closure(kwargs["closure"])}
             return None
 
-        def after(optimizer: Any, *_: Any) -> None:
+        def end_optimizer_span(optimizer: Any, *_: Any) -> None:
             """End the time span of an optimizer's step and count the step by the name of its
             class.
             """
             start = begun.pop() if begun else None
             if start is not None and not begun:  # one may be within another
-                self._phases["optimizer"].append((start, self._spans.now()))
+                self._phases["optimizer"].append((start, self._spans.current_moment()))
                 self._optimizers[type(optimizer).__name__] += 1
 
         for register, hook in (
-            (torch_optimizer.register_optimizer_step_pre_hook, before),
-            (torch_optimizer.register_optimizer_step_post_hook, after),
+            (torch_optimizer.register_optimizer_step_pre_hook, begin_optimizer_span),
+            (torch_optimizer.register_optimizer_step_post_hook, end_optimizer_span),
         ):
             self._undo.append(register(hook).remove)
 

@@ -13,14 +13,14 @@ from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError
 from crossflops.frontends import Source, load_with_retry
 from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.binding import load_bound_model, model_inputs
+from crossflops.frontends.onnx.binding import inputs_given_by_caller, load_bound_model
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.rebuild.nodes import READ_IT
 from crossflops.targets import model_source
 from crossflops.threads import filter_warnings
 
 
-def rebuild(file: OnnxFile) -> Source:
+def rebuild_as_torch(file: OnnxFile) -> Source:
     """Return the torch module that onnx2torch builds from an ONNX file, in evaluation mode, with
     inputs for it.
 
@@ -63,12 +63,12 @@ def _build_torch_source(model: Any, name: str) -> Source:
 REBUILT = {"torch": "a torch module", "tensorflow": "a TensorFlow function"}
 
 
-def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
+def rebuild_in_framework(framework: str, program: Any, graph: Graph) -> Source:
     """Return the model that was counted as `graph`, rebuilt as a module of a framework, with
     inputs for it.
 
     `program` is a file, or a model with definite sizes: its bytes, or a model of onnx_ir (for
-    TensorFlow only). Raises what `rebuild` here and in `tensorflow` raise.
+    TensorFlow only). Raises what `rebuild_as_torch` here and in `tensorflow` raise.
     """
     if program is None:
         raise NormalizeError(
@@ -78,9 +78,9 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
     if framework == "tensorflow":
         from crossflops.rebuild import tensorflow
 
-        return tensorflow.rebuild(program, graph)
+        return tensorflow.rebuild_as_tensorflow(program, graph)
     if isinstance(program, OnnxFile):
-        return rebuild(program)
+        return rebuild_as_torch(program)
     _require_onnx2torch()
     import onnx
 
@@ -97,15 +97,15 @@ def _bind_file_inputs(file: OnnxFile) -> Any:
 
 def _convert_to_torch(model: Any) -> Any:
     """Return a torch module, in evaluation mode, that computes the same as the ONNX model."""
-    from crossflops.rebuild.converters import convertible, registering_converters
+    from crossflops.rebuild.converters import make_convertible, registering_converters
 
-    rewritten = convertible(model)
-    _name_as_modules(rewritten.graph)
+    rewritten = make_convertible(model)
+    _rename_nodes_as_modules(rewritten.graph)
     with registering_converters(rewritten):
         return importlib.import_module("onnx2torch").convert(rewritten).eval()
 
 
-def _name_as_modules(graph: Any) -> None:
+def _rename_nodes_as_modules(graph: Any) -> None:
     """Rename the nodes of a graph so that each name is unique and can be the name of a torch
     module.
     """
@@ -125,7 +125,7 @@ def _positional_input_specs(graph: Any) -> tuple[TensorSpec, ...]:
     from onnx import helper
 
     specs = []
-    for index, value in enumerate(model_inputs(graph)):
+    for index, value in enumerate(inputs_given_by_caller(graph)):
         tensor = value.type.tensor_type
         shape = tuple(dim.dim_value for dim in tensor.shape.dim)
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name

@@ -13,27 +13,28 @@ import torch
 from torch import nn
 
 from crossflops.errors import NormalizeError
-from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
+from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_filled_array
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 from crossflops.rebuild import layers
 from crossflops.rebuild.layers import make_recurrent_layer
 from crossflops.rebuild.nodes import (
     READ_IT,
+    LayerAndInputs,
     NodeFacts,
-    domain_of,
     inline_function_bodies,
-    opsets,
+    operator_schema,
+    opset_versions,
     reject_unbuildable_nodes,
-    schema_of,
+    standard_domain,
 )
 
 # Converters that look at a whole node: they choose which of its inputs their layer takes.
 
-Whole = Callable[[NodeFacts], tuple[Any, tuple[int, ...]]]
+WholeNodeConverter = Callable[[NodeFacts], LayerAndInputs]
 
 
-def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+def _convert_trilu(facts: NodeFacts) -> LayerAndInputs:
     """Return the torch layer of a Trilu node and the positions of the inputs that it takes; (None,
     ()) if the diagonal is computed.
     """
@@ -44,7 +45,7 @@ def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     return layers.Triangle(upper, int(diagonal.item()) if diagonal is not None else 0), (0,)
 
 
-def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+def _convert_one_hot(facts: NodeFacts) -> LayerAndInputs:
     """Return the torch layer of a OneHot node and the positions of the inputs that it takes;
     (None, ()) if depth or values are computed.
     """
@@ -55,7 +56,7 @@ def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     return layers.OneHot(int(depth.item()), off, on, facts.attributes.get("axis", -1)), (0,)
 
 
-def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+def _convert_global_max_pool(facts: NodeFacts) -> LayerAndInputs:
     """Return the torch layer of a GlobalMaxPool node and the positions of the inputs that it
     takes; (None, ()) for other than 3 to 5 axes.
     """
@@ -65,7 +66,7 @@ def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     return (None, ()) if kind is None else (kind(1), (0,))
 
 
-def _running_sum(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+def _convert_cumsum(facts: NodeFacts) -> LayerAndInputs:
     """Return the torch layer of a CumSum node and the positions of the inputs that it takes;
     (None, ()) if the axis is computed.
 
@@ -78,14 +79,14 @@ def _running_sum(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
     return layers.RunningSum(int(axis.item()), *flags), (0,)
 
 
-WHOLES: dict[str, Whole] = {
+WHOLE_NODE_CONVERTERS: dict[str, WholeNodeConverter] = {
     "LSTM": make_recurrent_layer,
     "GRU": make_recurrent_layer,
     "RNN": make_recurrent_layer,
-    "Trilu": _triangle,
-    "CumSum": _running_sum,
-    "OneHot": _one_hot,
-    "GlobalMaxPool": _global_max,
+    "Trilu": _convert_trilu,
+    "CumSum": _convert_cumsum,
+    "OneHot": _convert_one_hot,
+    "GlobalMaxPool": _convert_global_max_pool,
 }
 
 
@@ -127,7 +128,7 @@ def _convert_split(attributes: Attributes, constants: Constants, outputs: int) -
     return layers.Split(attributes.get("axis", 0), sizes, outputs)
 
 
-def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
     """Return the torch layer of a Slice node, whose bounds are `constants`; None before opset 10,
     where they are attributes.
     """
@@ -147,10 +148,10 @@ def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> 
     if not constants or mode is None:
         return None
     pads, value, axes = (*constants, None, None)[:3]
-    return layers.Pad(pads, axes, 0.0 if value is None else _single_number(value), mode)
+    return layers.Pad(pads, axes, 0.0 if value is None else _first_if_list(value), mode)
 
 
-def _single_number(value: Any) -> Any:
+def _first_if_list(value: Any) -> Any:
     """Return the first item if the value is a list, else the value itself."""
     return value[0] if isinstance(value, list) else value
 
@@ -170,7 +171,7 @@ def _axes_converter(insert: bool) -> Converter:
     return convert
 
 
-def _reduction_converter(which: str) -> Converter:
+def _reduction_converter(reduction: str) -> Converter:
     """Return a converter of the nodes of one reduction, such as "Sum" or "LogSumExp", to torch
     layers.
     """
@@ -180,7 +181,7 @@ def _reduction_converter(which: str) -> Converter:
         axes = (constants[0] if constants else None) or attributes.get("axes") or []
         if not axes and attributes.get("noop_with_empty_axes"):
             return None
-        return layers.Reduce(which, axes, bool(attributes.get("keepdims", 1)))
+        return layers.Reduce(reduction, axes, bool(attributes.get("keepdims", 1)))
 
     return convert
 
@@ -197,7 +198,7 @@ CONVERTERS: dict[str, Converter] = {
     "Expand": _convert_expand,
     "Tile": _convert_tile,
     "Split": _convert_split,
-    "Slice": _slice,
+    "Slice": _convert_slice,
     "Pad": _convert_pad,
     "Squeeze": _axes_converter(insert=False),
     "Unsqueeze": _axes_converter(insert=True),
@@ -216,13 +217,13 @@ def operators_without_converter(model: Any) -> set[tuple[str, int]]:
     """Return the operators of a model that nothing can convert, each as (name, version of the
     operator set).
     """
-    versions = opsets(model)
+    versions = opset_versions(model)
     used = {(domain, name, versions.get(domain, 1)) for domain, name in _used_operators(model)}
     return {
         (_full_operator_name(domain, name), opset)
         for domain, name, opset in used
-        if _full_operator_name(domain, name) not in (*ALWAYS, *WHOLES)
-        and _converter(domain, name, opset, _explicit_attributes(model, domain, name, opset))
+        if _full_operator_name(domain, name) not in (*ALWAYS, *WHOLE_NODE_CONVERTERS)
+        and _find_converter(domain, name, opset, _explicit_attributes(model, domain, name, opset))
         is None
     }
 
@@ -236,25 +237,25 @@ def _used_operators(model: Any) -> set[tuple[str, str]]:
     """Return the operators that the nodes of an ONNX model have, as pairs (domain,
     operator type).
     """
-    return {(domain_of(node.domain), node.op_type) for node in model.graph.node}
+    return {(standard_domain(node.domain), node.op_type) for node in model.graph.node}
 
 
-def _registry() -> Any:
+def _onnx2torch_registry() -> Any:
     """Return the module of onnx2torch that holds the registry of its converters."""
     return importlib.import_module("onnx2torch.node_converters.registry")
 
 
-def _converter(domain: str, operator: str, opset: int, provided: frozenset[str]) -> Any:
+def _find_converter(domain: str, operator: str, opset: int, provided: frozenset[str]) -> Any:
     """Return onnx2torch's converter for an operator of this version, or None if it has no suitable
     one.
 
     `provided` are the attributes that the model sets to other values than the defaults.
     """
-    schema = schema_of(operator, opset, domain)
+    schema = operator_schema(operator, opset, domain)
     version = schema.since_version if schema else opset
     known = {
         key.version: converter
-        for key, converter in _registry()._CONVERTER_REGISTRY.items()
+        for key, converter in _onnx2torch_registry()._CONVERTER_REGISTRY.items()
         if (key.domain, key.operation_type) == (domain, operator) and key.version <= version
     }
     newest = max(known, default=None)
@@ -271,7 +272,7 @@ def _has_equal_meaning(schema: Any, operator: str, version: int, provided: froze
 
     They differ only in types, and in attributes that the model does not set.
     """
-    other = schema_of(operator, version, schema.domain) if schema else None
+    other = operator_schema(operator, version, schema.domain) if schema else None
     if other is None or _schema_signature(schema) != _schema_signature(other):
         return False
     return not (frozenset(schema.attributes) - frozenset(other.attributes) - _OF_TYPES) & provided
@@ -291,12 +292,12 @@ def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> 
     """Return the names of the attributes that some node of the operator sets to another value than
     the default.
     """
-    schema = schema_of(operator, opset, domain)
+    schema = operator_schema(operator, opset, domain)
     defaults = {} if schema is None else schema.attributes
     return frozenset(
         attribute.name
         for node in model.graph.node
-        if node.op_type == operator and domain_of(node.domain) == domain
+        if node.op_type == operator and standard_domain(node.domain) == domain
         for attribute in node.attribute
         if attribute.name not in defaults
         or not _has_default_value(attribute, defaults[attribute.name].default_value)
@@ -312,56 +313,56 @@ def _has_default_value(attribute: Any, default: Any) -> bool:
 @contextmanager
 def registering_converters(model: Any) -> Iterator[None]:
     """Add the converters that this model needs to the registry of onnx2torch during the block."""
-    registry, versions = _registry()._CONVERTER_REGISTRY, opsets(model)
+    registry, versions = _onnx2torch_registry()._CONVERTER_REGISTRY, opset_versions(model)
     before = dict(registry)
     for domain, name in _used_operators(model):
         opset = versions.get(domain, 1)
-        schema = schema_of(name, opset, domain)
-        key = _registry().OperationDescription(
+        schema = operator_schema(name, opset, domain)
+        key = _onnx2torch_registry().OperationDescription(
             domain=domain, operation_type=name, version=schema.since_version if schema else opset
         )
-        converter = _converter(
+        converter = _find_converter(
             domain, name, opset, _explicit_attributes(model, domain, name, opset)
         )
-        registry[key] = _ours_before(_full_operator_name(domain, name), converter)
+        registry[key] = _converter_with_own_layer(_full_operator_name(domain, name), converter)
     try:
-        with _without_data():
+        with reading_dataless_weights():
             yield
     finally:
         registry.clear()
         registry.update(before)
 
 
-def _ours_before(operator: str, other: Any) -> Any:
+def _converter_with_own_layer(operator: str, onnx2torch_converter: Any) -> Any:
     """Return a converter that uses our torch layer if we have one for the node, else the converter
-    `other` of onnx2torch.
+    `onnx2torch_converter` of onnx2torch.
     """
 
     def convert(node: Any, graph: Any) -> Any:
         """Convert an ONNX node to our torch layer, or by onnx2torch's converter. Raises
         NotImplementedError if both fail.
         """
-        layer, indices = _layer_for_node(operator, _node_facts(operator, node, graph))
+        layer, indices = _own_layer_for_node(operator, _node_facts(operator, node, graph))
         if layer is not None:
             common = importlib.import_module("onnx2torch.utils.common")
             inputs = tuple(node.input_values[index] for index in indices)
             mapping = common.OnnxMapping(inputs, node.output_values)
             return common.OperationConverterResult(layer, mapping)
-        if other is None:
+        if onnx2torch_converter is None:
             raise NotImplementedError(f"{operator} {node.name} has sizes that are computed")
-        return other(node, graph)
+        return onnx2torch_converter(node, graph)
 
-    return convert if operator in {**CONVERTERS, **WHOLES} else other
+    return convert if operator in {**CONVERTERS, **WHOLE_NODE_CONVERTERS} else onnx2torch_converter
 
 
-def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+def _own_layer_for_node(operator: str, facts: NodeFacts) -> LayerAndInputs:
     """Return our torch layer for an ONNX node and the positions of the inputs that it takes;
     (None, ()) if we have none.
 
     The layer is None if we have none for it.
     """
-    if operator in WHOLES:
-        return WHOLES[operator](facts)
+    if operator in WHOLE_NODE_CONVERTERS:
+        return WHOLE_NODE_CONVERTERS[operator](facts)
     native, rest = CONVERTERS[operator], range(1, len(facts.given))
     if any(facts.has(index) and facts.constant(index) is None for index in rest):
         return None, ()
@@ -413,7 +414,7 @@ _SMALL = 64  # elements: a shape, a scale
 _OF_WEIGHTS = ("ConstantOfShape", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def convertible(model: Any) -> Any:
+def make_convertible(model: Any) -> Any:
     """Return the model rewritten so that every operator has a converter. Raises NormalizeError if
     that is not possible.
     """
@@ -448,7 +449,7 @@ def _convert_to_older_opset(model: Any, opset: int) -> Any:
     """Return the model converted to an older operator set, or None if that is not possible."""
     from onnx import version_converter
 
-    if opset >= opsets(model).get("", 1):
+    if opset >= opset_versions(model).get("", 1):
         return None
     try:
         return version_converter.convert_version(model, opset)
@@ -482,7 +483,7 @@ def _fold_size_arithmetic(model: Any) -> Any:
         tree,
         onnx_shape_inference=True,
         should_fold=lambda node: (
-            node.op_type in _OF_WEIGHTS or all(map(_is_of_sizes, node.outputs))
+            node.op_type in _OF_WEIGHTS or all(map(_may_be_size_list, node.outputs))
         ),
     )
     common.IdentityEliminationPass()(tree)
@@ -521,7 +522,7 @@ def _remove_uniform_weights(graph: Any) -> set[str]:
     names = set()
     for name, value in graph.initializers.items():
         stored = value.const_value
-        if isinstance(stored, onnx_ir.Tensor) and is_uniform(stored.numpy()):
+        if isinstance(stored, onnx_ir.Tensor) and is_filled_array(stored.numpy()):
             names.add(name)
             value.const_value = onnx_ir.ExternalTensor(
                 "", None, None, stored.dtype, shape=stored.shape, name=name
@@ -530,7 +531,7 @@ def _remove_uniform_weights(graph: Any) -> set[str]:
 
 
 @contextmanager
-def _without_data() -> Iterator[None]:
+def reading_dataless_weights() -> Iterator[None]:
     """Let onnx2torch read, during the block, weights without values as arrays of one repeated
     number.
 
@@ -541,7 +542,7 @@ def _without_data() -> Iterator[None]:
     from onnx import helper
 
     kind: Any = importlib.import_module("onnx2torch.onnx_tensor").OnnxTensor
-    read = original(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
+    read = original_attribute(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
 
     def to_numpy(tensor: Any) -> Any:
         """Return an ONNX tensor as an array; one without values is filled with one repeated
@@ -556,7 +557,7 @@ def _without_data() -> Iterator[None]:
         yield
 
 
-def _is_of_sizes(value: Any) -> bool:
+def _may_be_size_list(value: Any) -> bool:
     """Return whether a value can be a list of sizes: it has few elements, or elements that are not
     floats.
     """

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from crossflops.errors import NormalizeError
-from crossflops.rebuild.nodes import READ_IT, NodeFacts
+from crossflops.rebuild.nodes import READ_IT, LayerAndInputs, NodeFacts
 
 
 class Reshape(nn.Module):
@@ -237,7 +237,9 @@ class Recurrent(nn.Module):
         is zeros.
         """
         time = 1 if self.layout else 0
-        y, last = self.layer(torch.flip(x, [time]) if self.backwards else x, self._first(h, c))
+        y, last = self.layer(
+            torch.flip(x, [time]) if self.backwards else x, self._initial_state(h, c)
+        )
         y = y.unflatten(-1, (2 if self.layer.bidirectional else 1, self.layer.hidden_size))
         y = y if self.layout else y.transpose(1, 2)
         y = torch.flip(y, [time]) if self.backwards else y
@@ -245,7 +247,7 @@ class Recurrent(nn.Module):
         results = (y, *(self._swap_layout(end) for end in ends))
         return results[: self.outputs] if self.outputs > 1 else y
 
-    def _first(self, h: Any, c: Any) -> Any:
+    def _initial_state(self, h: Any, c: Any) -> Any:
         """Return the first states as torch's layer takes them: h, or (h, c) for an LSTM; None if
         none is given.
         """
@@ -262,13 +264,13 @@ class Recurrent(nn.Module):
         return state.transpose(0, 1) if self.layout else state
 
 
-def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
+def make_recurrent_layer(facts: NodeFacts) -> LayerAndInputs:
     """Return the torch layer of an ONNX RNN, GRU or LSTM node and the positions of the inputs that
     it takes.
 
     Raises NormalizeError, naming the feature, where the node uses one that torch's layers lack.
     """
-    _reject_unsupported(facts)
+    _reject_unsupported_recurrent(facts)
     kind, w, r = facts.operator, facts.constant(1), facts.constant(2)
     direction = facts.attributes.get("direction", "forward")
     both = direction == "bidirectional"
@@ -278,7 +280,7 @@ def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
         bias=facts.has(3),
         bidirectional=both,
         batch_first=bool(facts.attributes.get("layout", 0)),
-        **({"nonlinearity": _activations(facts)[0]} if kind == "RNN" else {}),
+        **({"nonlinearity": _first_direction_activations(facts)[0]} if kind == "RNN" else {}),
     ).to(torch.from_numpy(w[:0]).dtype)
     for index in range(2 if both else 1):
         _fill_direction_weights(layer, facts, index)
@@ -316,37 +318,37 @@ def _is_all_zero(value: Any) -> bool:
     return value is not None and not np.any(value)
 
 
-def _activations(facts: NodeFacts) -> tuple[str, ...]:
+def _first_direction_activations(facts: NodeFacts) -> tuple[str, ...]:
     """Return the lower-case names of the activations of a recurrent node's first direction."""
     names = facts.attributes.get("activations") or _USUAL[facts.operator]
     return tuple(name.lower() for name in names[: len(_USUAL[facts.operator])])
 
 
-def _reject_unsupported(facts: NodeFacts) -> None:
+def _reject_unsupported_recurrent(facts: NodeFacts) -> None:
     """Raise NormalizeError if the recurrent node uses a feature that torch's layers do
     not have.
     """
     attributes, usual = facts.attributes, _USUAL[facts.operator]
     provided = [name.lower() for name in attributes.get("activations") or ()]
-    taken = _activations(facts)
+    taken = _first_direction_activations(facts)
     known = (("tanh",), ("relu",)) if facts.operator == "RNN" else (usual,)
     if taken not in known or tuple(provided) not in ((), taken, taken * 2):
-        raise _lacking_feature_error(facts, f"the activations {', '.join(provided)}")
+        raise _unsupported_feature_error(facts, f"the activations {', '.join(provided)}")
     if attributes.get("clip"):
-        raise _lacking_feature_error(facts, "a clip of what enters the gates")
+        raise _unsupported_feature_error(facts, "a clip of what enters the gates")
     if attributes.get("input_forget"):
-        raise _lacking_feature_error(facts, "input and forget gates that are coupled")
+        raise _unsupported_feature_error(facts, "input and forget gates that are coupled")
     if facts.operator == "GRU" and not attributes.get("linear_before_reset"):
-        raise _lacking_feature_error(
+        raise _unsupported_feature_error(
             facts, "the reset before the product with R (linear_before_reset = 0)"
         )
     for index in (1, 2, 3):
         if facts.has(index) and facts.constant(index) is None:
-            raise _lacking_feature_error(facts, "weights that are computed")
+            raise _unsupported_feature_error(facts, "weights that are computed")
     if facts.has(7) and not _is_all_zero(facts.constant(7)):
-        raise _lacking_feature_error(facts, "peepholes")
+        raise _unsupported_feature_error(facts, "peepholes")
     if facts.has(4) and not _has_full_sequences(facts):
-        raise _lacking_feature_error(facts, "lengths for each sequence")
+        raise _unsupported_feature_error(facts, "lengths for each sequence")
 
 
 def _has_full_sequences(facts: NodeFacts) -> bool:
@@ -359,7 +361,7 @@ def _has_full_sequences(facts: NodeFacts) -> bool:
     return bool(np.all(lengths == shape[1 if facts.attributes.get("layout") else 0]))
 
 
-def _lacking_feature_error(facts: NodeFacts, what: str) -> NormalizeError:
+def _unsupported_feature_error(facts: NodeFacts, what: str) -> NormalizeError:
     """Return the error which says that no torch layer has this feature of the node."""
     name = f"{facts.operator} {facts.name}".strip()
     return NormalizeError(f"{name} has {what}, which no torch layer supports", READ_IT)

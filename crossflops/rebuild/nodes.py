@@ -1,13 +1,16 @@
 """Facts that converters need of a node, and checks for nodes that cannot be rebuilt."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from crossflops.errors import NormalizeError
 
 READ_IT = "use `crossflops count`, or the tools that count files: they read the file as it is"
+
+# A torch layer for a node, None if it has none, and the positions of the inputs that it takes.
+LayerAndInputs: TypeAlias = tuple[Any, tuple[int, ...]]
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,15 +47,15 @@ _CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear")
 
 
-def reject_unbuildable_nodes(model: Any, into: str) -> None:
-    """Raise NormalizeError for a node with subgraphs or a quantized operator; `into` names the
+def reject_unbuildable_nodes(model: Any, target: str) -> None:
+    """Raise NormalizeError for a node with subgraphs or a quantized operator; `target` names the
     kind of module for the message.
     """
     bodies = (model.graph, *model.functions)
     for node in (node for body in bodies for node in body.node):
         name = f"{node.op_type} {node.name}".strip()
         if node.op_type in _CONTROL:
-            message = f"{name} has subgraphs, which cannot be rebuilt as a {into}"
+            message = f"{name} has subgraphs, which cannot be rebuilt as a {target}"
             raise NormalizeError(message, READ_IT)
         if any(word in node.op_type for word in _QUANTIZED):
             message = f"{name} is quantized, and tools do not count quantized layers"
@@ -71,29 +74,31 @@ def inline_function_bodies(model: Any, lacking: Callable[[Any], set[str]]) -> An
     from onnx import inliner
 
     for _ in range(_ROUNDS):
-        names = sorted(name for name in lacking(model) if _has_body(name, opsets(model)))
+        names = sorted(
+            name for name in lacking(model) if _has_function_body(name, opset_versions(model))
+        )
         if not names:
             break
-        model = _with_value_types(model)
+        model = _with_inferred_value_types(model)
         model = inliner.inline_selected_functions(
             model, [("", name) for name in names], inline_schema_functions=True
         )
     return model
 
 
-def opsets(model: Any) -> dict[str, int]:
+def opset_versions(model: Any) -> dict[str, int]:
     """Return the version of each operator set that the model imports, by domain ("" for the ONNX
     standard).
     """
-    return {domain_of(opset.domain): opset.version for opset in model.opset_import}
+    return {standard_domain(opset.domain): opset.version for opset in model.opset_import}
 
 
-def domain_of(name: str) -> str:
+def standard_domain(name: str) -> str:
     """Return the domain of an operator set, with "" for "ai.onnx", the ONNX standard."""
     return "" if name == "ai.onnx" else name
 
 
-def schema_of(operator: str, opset: int, domain: str = "") -> Any:
+def operator_schema(operator: str, opset: int, domain: str = "") -> Any:
     """Return the ONNX schema of an operator in this version of its operator set, or None if there
     is none.
     """
@@ -105,7 +110,7 @@ def schema_of(operator: str, opset: int, domain: str = "") -> Any:
         return None
 
 
-def _with_value_types(model: Any) -> Any:
+def _with_inferred_value_types(model: Any) -> Any:
     """Return the model with the types and shapes of all its values, on which function bodies
     depend.
     """
@@ -120,7 +125,7 @@ def _with_value_types(model: Any) -> Any:
     return model
 
 
-def _has_body(operator: str, versions: dict[str, int]) -> bool:
+def _has_function_body(operator: str, versions: dict[str, int]) -> bool:
     """Return whether the ONNX standard defines the operator by a function body."""
-    schema = schema_of(operator, versions.get("", 1))
+    schema = operator_schema(operator, versions.get("", 1))
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)

@@ -14,15 +14,15 @@ from crossflops.reconcile.pairing import (
     Group,
     pair_contractions,
     pair_operations,
-    with_bias_in_norm,
+    with_bias_moved_to_norm,
 )
-from crossflops.reconcile.steps import BATCH, PLACES, Inputs, shifts
+from crossflops.reconcile.steps import BATCH, PLACES, Inputs, contraction_shifts
 
 MISSING, WRITTEN, UNUSED = "model.layer-missing", "model.representation", "model.parameters-unused"
 BEFORE, NOBODY = "before the first layer", "in no layer"
 
 
-def align(first: AlignableModel, second: AlignableModel) -> Alignment:
+def align_models(first: AlignableModel, second: AlignableModel) -> Alignment:
     """Return an alignment with one row for each layer of both models; the causes in the rows add
     up to the differences in MACs, FLOPs and parameters.
     """
@@ -30,7 +30,7 @@ def align(first: AlignableModel, second: AlignableModel) -> Alignment:
         Group((FIRST,), (FIRST,)),
         *pair_contractions(first.contractions, second.contractions),
     )
-    inputs = _alignment_inputs(first, second)
+    inputs = _first_input_shapes(first, second)
     shifts = [list(_group_shifts(group, first, second, inputs)) for group in groups]
     differences = pair_operations(first, second, groups, shifts)
     rows = [
@@ -40,7 +40,7 @@ def align(first: AlignableModel, second: AlignableModel) -> Alignment:
             first_work=own[1],
             second_work=other[1],
             shifts=_merge_shifts_by_cause(
-                with_bias_in_norm(shifts[number], differences.shifts[number])
+                with_bias_moved_to_norm(shifts[number], differences.shifts[number])
             ),
         )
         for number, group in enumerate(groups)
@@ -62,7 +62,7 @@ def align(first: AlignableModel, second: AlignableModel) -> Alignment:
     )
 
 
-def _alignment_inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
+def _first_input_shapes(first: AlignableModel, second: AlignableModel) -> Inputs:
     """Return the shapes of the first input of both models, () for a model without inputs."""
     return Inputs(*(ledger.inputs[0] if ledger.inputs else () for ledger in (first, second)))
 
@@ -78,7 +78,7 @@ def _group_shifts(
     own = [first.contractions[index] for index in group.first]
     other = [second.contractions[index] for index in group.second]
     if len(own) == len(other) == 1:
-        yield from shifts(own[0], other[0], inputs)
+        yield from contraction_shifts(own[0], other[0], inputs)
         if not _is_same_operator_kind(own[0], other[0]):
             yield Shift(cause=WRITTEN, note=f"{own[0].op} -> {other[0].op}")
         return

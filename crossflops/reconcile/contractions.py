@@ -14,7 +14,7 @@ from crossflops.frontends.onnx.parameters import input_weight_count, weight_elem
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.ir.trace import Trace
-from crossflops.operators.float_forms import float_form
+from crossflops.operators.float_forms import float_operator_name
 
 WEIGHTED, SCORES = "weighted", "scores"
 _CONVOLUTIONS = {
@@ -95,7 +95,7 @@ class Contraction(msgspec.Struct, frozen=True, kw_only=True):
         return self.taps * self.inner * self.outer if self.kind == WEIGHTED else 0
 
 
-def contractions(
+def contractions_of_node(
     node: Node, macs: int, times: int, batch: int, constant: frozenset[str]
 ) -> list[Contraction]:
     """Return the contractions (convolutions, matrix products) that a node does; a fused attention
@@ -104,15 +104,17 @@ def contractions(
     `macs` are those of all `times` runs, `batch` is that of the model, `constant` are the values
     that depend on no input.
     """
-    if node.op.type in _ATTENTIONS and (parts := _attention_facts(node, macs, times)):
-        return [_contraction_by_example(node, part, times, batch) for part in parts]
-    facts = _convolution_facts(node, macs // times) or _product_facts(
-        node, macs // times, constant
-    )
+    if node.op.type in _ATTENTIONS and (
+        parts := _contraction_fields_of_attention(node, macs, times)
+    ):
+        return [_contraction_from_fields(node, part, times, batch) for part in parts]
+    facts = _contraction_fields_of_convolution(
+        node, macs // times
+    ) or _contraction_fields_of_product(node, macs // times, constant)
     plain = {"kind": str(node.op), "places": macs // times}
-    contraction = _contraction_by_example(node, facts or plain, times, batch)
+    contraction = _contraction_from_fields(node, facts or plain, times, batch)
     if contraction.macs != macs:  # shapes that do not tell what its formula tells
-        contraction = _contraction_by_example(
+        contraction = _contraction_from_fields(
             node, {"kind": str(node.op), "places": macs}, 1, batch
         )
     index = _BIASES.get(node.op.type)
@@ -122,7 +124,7 @@ def contractions(
     return [contraction]
 
 
-def _contraction_by_example(
+def _contraction_from_fields(
     node: Node, facts: dict[str, object], times: int, batch: int
 ) -> Contraction:
     """Return the contraction of a node from its sizes in `facts`; its positions are split into
@@ -150,7 +152,7 @@ def _contraction_input_shape(node: Node, index: int) -> tuple[int, ...] | None:
     return spec.shape if spec is not None else None
 
 
-def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
+def _contraction_fields_of_convolution(node: Node, macs: int) -> dict[str, object] | None:
     """Return the fields of a Contraction for a convolution, as {field name: value}; None for
     another operator or unknown shapes.
     """
@@ -209,7 +211,9 @@ def _convolution_window(
     )
 
 
-def _product_facts(node: Node, macs: int, constant: frozenset[str]) -> dict[str, object] | None:
+def _contraction_fields_of_product(
+    node: Node, macs: int, constant: frozenset[str]
+) -> dict[str, object] | None:
     """Return the fields of a Contraction for a matrix product, as {field name: value}; None if the
     node is not one or its sizes do not fit.
     """
@@ -248,7 +252,9 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
     return max(sizes, default=0)
 
 
-def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object]] | None:
+def _contraction_fields_of_attention(
+    node: Node, macs: int, times: int
+) -> list[dict[str, object]] | None:
     """Return the fields of the contractions in a fused attention (projection, scores, weighted
     values), one dict for each; None if its sizes are unknown.
 
@@ -266,7 +272,7 @@ def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object
         rows = prod(queries[:-1])
         parts.append({"kind": WEIGHTED, "places": rows, "inner": weights[0], "outer": weights[1]})
         left -= rows * prod(weights)
-    split = _query_heads(node, queries)
+    split = _query_rows_and_head_size(node, queries)
     if split is None or left % 2 or (left // 2) % prod(split):
         return None
     rows, length = split[0], split[1]
@@ -276,7 +282,7 @@ def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object
     return parts
 
 
-def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None:
+def _query_rows_and_head_size(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None:
     """Return (query rows of all heads together, head size) of an attention; None if its heads are
     unknown.
     """
@@ -294,7 +300,7 @@ def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None
 # Which node of a graph holds how many of the model's parameters.
 
 
-def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
+def parameter_count_by_first_user(graph: Graph, trace: Trace) -> dict[str, int]:
     """Return {key of a node: number of parameters that this node is the first to use}.
 
     Of a file every stored weight is a parameter. A model whose modules say what theirs are has
@@ -386,12 +392,12 @@ def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> Alignabl
     """Return a counted model as contractions and other operations, which together have its MACs,
     FLOPs and parameters.
     """
-    reader = _Reader(graph, holdings(graph, trace))
+    reader = _Reader(graph, parameter_count_by_first_user(graph, trace))
     for count in ledger.counts:
         if isinstance(count, CountedNode):
-            reader.read(count)
+            reader.read_count(count)
         else:  # it may hold parameters all the same
-            reader.read(CountedNode(node=count.node, cost=ZERO, formula="", precision=""))
+            reader.read_count(CountedNode(node=count.node, cost=ZERO, formula="", precision=""))
     contractions, additional = reader.contractions_and_operations()
     stored = sum(count.params for count in contractions) + sum(
         count.params for count in additional
@@ -435,7 +441,7 @@ class _Reader:
         # Values made of constants -> the place in _beside of what made them, and its inputs.
         self._makers: dict[str, tuple[int, tuple[str, ...]]] = {}
 
-    def read(self, count: CountedNode) -> None:
+    def read_count(self, count: CountedNode) -> None:
         """Add one counted node to the lists: as a contraction, as the bias of one, or as another
         operation.
         """
@@ -444,21 +450,23 @@ class _Reader:
             (self._owners.get(spec.name, FIRST) for spec in node.inputs if spec), default=FIRST
         )
         if count.cost.macs:
-            self._contraction(count)
+            self._add_contractions_of_node(count)
             return
         if self._is_bias(count):
             owner = self._add_bias(count)
         else:
-            self._operation(count, owner, count.cost.flops, self._held.pop(node.key, 0))
-            self._pass_on(node)
-        self._own(node, owner)
+            self._add_operation(count, owner, count.cost.flops, self._held.pop(node.key, 0))
+            self._assign_moved_result(node)
+        self._assign_results_to_contraction(node, owner)
 
-    def _contraction(self, count: CountedNode) -> None:
+    def _add_contractions_of_node(self, count: CountedNode) -> None:
         """Add the contractions of a node to the list, and its FLOPs beyond them as an
         operation.
         """
         node, stored = count.node, self._held.pop(count.node.key, 0)
-        parts = contractions(node, count.cost.macs, count.times, self._batch, self._constant)
+        parts = contractions_of_node(
+            node, count.cost.macs, count.times, self._batch, self._constant
+        )
         beyond = count.cost.flops - 2 * count.cost.macs
         for index, part in enumerate(parts):
             adds = min(beyond, part.outer * part.batch * part.places) if part.bias else 0
@@ -471,13 +479,13 @@ class _Reader:
                 msgspec.structs.replace(part, adds=adds, weights=weights - bias, bias_params=bias)
             )
         owner = len(self._found) - 1
-        self._operation(count, owner, beyond, 0)
-        self._own(node, owner)
-        is_plain = not beyond or float_form(str(node.op)) != str(node.op)
+        self._add_operation(count, owner, beyond, 0)
+        self._assign_results_to_contraction(node, owner)
+        is_plain = not beyond or float_operator_name(str(node.op)) != str(node.op)
         if is_plain and not parts[-1].bias:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
-    def _operation(self, count: CountedNode, owner: int, flops: int, params: int) -> None:
+    def _add_operation(self, count: CountedNode, owner: int, flops: int, params: int) -> None:
         """Add an operation with these FLOPs and parameters, which belongs to the contraction at
         index `owner`; without either, it is added only if it works on constants alone.
         """
@@ -501,7 +509,7 @@ class _Reader:
             )
         )
 
-    def _own(self, node: Node, owner: int) -> None:
+    def _assign_results_to_contraction(self, node: Node, owner: int) -> None:
         """Record that the results of a node, and the constants computed only for it, belong to the
         contraction at index `owner`.
         """
@@ -516,7 +524,7 @@ class _Reader:
                     self._beside[index] = msgspec.structs.replace(made, owner=owner)
                     todo += sources
 
-    def _pass_on(self, node: Node) -> None:
+    def _assign_moved_result(self, node: Node) -> None:
         """If a node only moves or scales the result of a contraction, record its own result as the
         result of that contraction, too.
         """
@@ -533,7 +541,8 @@ class _Reader:
         of a contraction.
         """
         return (
-            float_form(str(count.node.op)) == "Add" and self._bias_addition(count.node) is not None
+            float_operator_name(str(count.node.op)) == "Add"
+            and self._bias_addition(count.node) is not None
         )
 
     def _bias_addition(self, node: Node) -> tuple[int, int] | None:
@@ -562,7 +571,7 @@ class _Reader:
         contraction = self._found[index]
         result, flops = count.node.outputs[0], count.cost.flops
         adds = min(flops, result.numel * count.times) if result and result.shape else flops
-        self._operation(count, index, flops - adds, 0)
+        self._add_operation(count, index, flops - adds, 0)
         self._found[index] = msgspec.structs.replace(
             contraction,
             bias=size,

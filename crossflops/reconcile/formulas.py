@@ -45,7 +45,7 @@ def _formula_account(
     formula = convention.formula
     assert formula is not None
     native = convention.unit * native_macs
-    obstacle = _formula_obstacle(convention, work)
+    obstacle = _reason_without_number(convention, work)
     return FormulaAccount(
         tool=convention.tool,
         edition=convention.edition,
@@ -69,7 +69,7 @@ def _rule_amount(rule: Rule, work: TokenSequence) -> int:
     return rule.factor * int(rule.amount(work))
 
 
-def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
+def _reason_without_number(convention: Convention, work: TokenSequence) -> str:
     """Return the reason, as a text, why a formula has no number for this model; "" if it has
     one.
     """

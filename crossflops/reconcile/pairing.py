@@ -19,7 +19,7 @@ from crossflops.reconcile.steps import BATCH, BIAS, ELSE
 Scores = NDArray[np.int32]
 
 
-def alignment_pairs(
+def index_pairs_of_alignment(
     first: int, second: int, scores: Callable[[int], Scores]
 ) -> list[tuple[int, int]]:
     """Return pairs of indices of two sequences, in ascending order on both sides, with the largest
@@ -104,7 +104,7 @@ def _path_number(paths: dict[str, int], path: str) -> int:
     return paths.setdefault(f"path {path}", len(paths)) if path else 0
 
 
-def contraction_scores(
+def similarity_rows_of_contractions(
     first: Sequence[Contraction], second: Sequence[Contraction]
 ) -> Callable[[int], Scores]:
     """Return a function from an index in `first` to an array: how similar that contraction is to
@@ -138,7 +138,7 @@ def contraction_scores(
     return row
 
 
-def operation_scores(
+def similarity_rows_of_operations(
     first: Sequence[Operation], second: Sequence[Operation], partner: dict[int, int]
 ) -> Callable[[int], Scores]:
     """Return a function from an index in `first` to an array: how similar that operation is to
@@ -197,7 +197,11 @@ def pair_contractions(
     weights are alike (parallel branches are written down in any order); then several that are
     together what one is on the other side (queries, keys and values) become one group.
     """
-    partner = dict(alignment_pairs(len(first), len(second), contraction_scores(first, second)))
+    partner = dict(
+        index_pairs_of_alignment(
+            len(first), len(second), similarity_rows_of_contractions(first, second)
+        )
+    )
     partner = _uncross_pairs(first, second, partner)
     partner |= _pairs_of_equal_weights(first, second, partner)
     merged = list(_groups_of_runs(first, second, partner))
@@ -228,7 +232,7 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     )
     heads = [head for head, _ in both]
 
-    def place(group: Group) -> tuple[int, int]:
+    def group_order_key(group: Group) -> tuple[int, int]:
         """Return the sort key of a group: (index in the first model, index in the second model or
         -1).
         """
@@ -237,7 +241,7 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
         before = bisect_left(heads, group.second[0])
         return (both[before - 1][1] if before else -1), group.second[0]
 
-    return tuple(sorted(known, key=place))
+    return tuple(sorted(known, key=group_order_key))
 
 
 def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
@@ -253,7 +257,7 @@ def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
     )
 
 
-def _signature_with_places(contraction: Contraction) -> tuple[str | int, ...]:
+def _signature_with_output_positions(contraction: Contraction) -> tuple[str | int, ...]:
     """Return the sizes of `_contraction_signature` and the number of output positions."""
     return (*_contraction_signature(contraction), contraction.places)
 
@@ -269,7 +273,8 @@ def _uncross_pairs(
     loose = {
         i: j
         for i, j in partner.items()
-        if _signature_with_places(first[i]) != _signature_with_places(second[j])
+        if _signature_with_output_positions(first[i])
+        != _signature_with_output_positions(second[j])
         and not first[i].path == second[j].path != ""
     }
     while loose:
@@ -295,7 +300,7 @@ def _pairs_of_equal_weights(
 
     With `exact` they also need equally many output positions.
     """
-    key = _signature_with_places if exact else _contraction_signature
+    key = _signature_with_output_positions if exact else _contraction_signature
     taken = sorted(partner.values())
     left: dict[tuple[str | int, ...], list[tuple[int, int]]] = {}
     for j in sorted(set(range(len(second))) - set(taken)):
@@ -336,26 +341,26 @@ def _groups_of_runs(
     own = [i for i in range(len(first)) if i not in equal]
     other = [j for j in range(len(second)) if j not in taken]
     gaps = (
-        _positions_between_anchors(own, anchors[0]),
-        _positions_between_anchors(other, anchors[1]),
+        _indices_by_anchors_before(own, anchors[0]),
+        _indices_by_anchors_before(other, anchors[1]),
     )
     near = partner.keys() - equal, set(partner.values()) - taken  # paired with what is not equal
     gone: tuple[set[int], set[int]] = set(), set()
     for gap in sorted(gaps[0].keys() & gaps[1].keys()):
         of_first, of_second = gaps[0][gap], gaps[1][gap]
-        for index, run in _runs_per_contraction(first, of_first, second, of_second):
+        for index, run in _index_and_run_pairs(first, of_first, second, of_second):
             if len(near[1].intersection(run)) < 2:
                 gone[0].add(index)
                 gone[1].update(run)
                 yield Group((index,), run)
         of_first = [i for i in of_first if i not in gone[0]]
         of_second = [j for j in of_second if j not in gone[1]]
-        for index, run in _runs_per_contraction(second, of_second, first, of_first):
+        for index, run in _index_and_run_pairs(second, of_second, first, of_first):
             if len(near[0].intersection(run)) < 2:
                 yield Group(run, (index,))
 
 
-def _positions_between_anchors(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
+def _indices_by_anchors_before(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
     """Return {number of anchors before an index: these indices}; both lists are sorted."""
     by_gap: dict[int, list[int]] = {}
     for index in indices:
@@ -363,7 +368,7 @@ def _positions_between_anchors(indices: Iterable[int], anchors: list[int]) -> di
     return by_gap
 
 
-def _runs_per_contraction(
+def _index_and_run_pairs(
     ones: Sequence[Contraction], first: list[int], others: Sequence[Contraction], second: list[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield (index of a contraction in `ones`, indices of consecutive ones in `others` that
@@ -372,14 +377,14 @@ def _runs_per_contraction(
     start = 0
     for i in first:
         for begin in range(start, min(len(second), start + _FARTHEST)):
-            run = _shortest_equal_run(ones[i], others, second[begin : begin + _MOST])
+            run = _indices_of_run_with_equal_macs(ones[i], others, second[begin : begin + _MOST])
             if len(run) > 1:
                 yield i, run
                 start = begin + len(run)
                 break
 
 
-def _shortest_equal_run(
+def _indices_of_run_with_equal_macs(
     contraction: Contraction, others: Sequence[Contraction], other: list[int]
 ) -> tuple[int, ...]:
     """Return the indices of the first consecutive contractions in `other` that together have the
@@ -396,7 +401,7 @@ def _shortest_equal_run(
     macs = stored = fresh = 0
     for length, j in enumerate(other, 1):
         part = others[j]
-        if part.kind == contraction.kind and not _is_part(part, contraction):
+        if part.kind == contraction.kind and not _can_be_piece_of(part, contraction):
             return ()
         macs += part.macs // part.batch
         stored += part.weight_elements or part.weights
@@ -408,7 +413,7 @@ def _shortest_equal_run(
     return ()
 
 
-def _is_part(part: Contraction, contraction: Contraction) -> bool:
+def _can_be_piece_of(part: Contraction, contraction: Contraction) -> bool:
     """Return whether `part` can be a piece of `contraction`, with fewer output channels or fewer
     rows and otherwise equal sizes.
     """
@@ -449,7 +454,11 @@ def pair_operations(
     owners = _group_indices(groups, 0, first), _group_indices(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     own, other = first.operations, second.operations
-    pairs = dict(alignment_pairs(len(own), len(other), operation_scores(own, other, partner)))
+    pairs = dict(
+        index_pairs_of_alignment(
+            len(own), len(other), similarity_rows_of_operations(own, other, partner)
+        )
+    )
     by_group: list[list[Shift]] = [[] for _ in groups]
     for i, j in pairs.items():
         index = owners[1][j] = owners[0][i]
@@ -457,8 +466,8 @@ def pair_operations(
             own[i], other[j], (first.batch, second.batch), shifts[index]
         )
     left = (
-        _operations_by_home(own, owners[0], set(pairs)),
-        _operations_by_home(other, owners[1], set(pairs.values())),
+        _operations_by_group(own, owners[0], set(pairs)),
+        _operations_by_group(other, owners[1], set(pairs.values())),
     )
     for index, group in enumerate(groups):
         ones, others = left[0].get(index, []), left[1].get(index, [])
@@ -469,7 +478,10 @@ def pair_operations(
                 others,
                 shifts[index],
             )
-    both = _operations_by_home(own, owners[0], set()), _operations_by_home(other, owners[1], set())
+    both = (
+        _operations_by_group(own, owners[0], set()),
+        _operations_by_group(other, owners[1], set()),
+    )
     return OperationShifts(
         tuple(map(tuple, by_group)),
         *(tuple(tuple(side.get(index, ())) for index in range(len(groups))) for side in both),
@@ -488,7 +500,7 @@ def _group_indices(groups: Sequence[Group], side: int, layers: AlignableModel) -
     return [of_owner[operation.owner] for operation in layers.operations]
 
 
-def _operations_by_home(
+def _operations_by_group(
     ones: Sequence[Operation], owners: list[int], without: set[int]
 ) -> dict[int, list[Operation]]:
     """Return {group index: operations in it}, without the operations whose index is in
@@ -582,7 +594,7 @@ def _operation_difference_text(ones: list[Operation], others: list[Operation]) -
     return f"only in the {'first' if ones else 'second'}: {operator_names_text(ones or others)}"
 
 
-def with_bias_in_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
+def with_bias_moved_to_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
     """Return all differences of a layer (`shifts` and `more`); if a norm was folded into the
     layer, its bias gets that cause.
     """

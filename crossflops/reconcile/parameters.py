@@ -34,7 +34,7 @@ def reconcile_parameters(
     `reported`, of the number that its rules predict.
     """
     tensors = _tensors_by_storage(trace)
-    times = _storage_multiplicities(rules, trace)
+    times = _times_counted_by_storage(rules, trace)
     grouped: dict[str, list[_Tensor]] = {}
     amounts: dict[str, int] = {}
     for storage, tensor in tensors.items():
@@ -76,14 +76,14 @@ def _tensors_by_storage(trace: Trace) -> dict[int, _Tensor]:
     return by_storage
 
 
-def _storage_multiplicities(rules: Parameters, trace: Trace) -> dict[int, int]:
+def _times_counted_by_storage(rules: Parameters, trace: Trace) -> dict[int, int]:
     """Return {storage: how often the tool counts it}; a storage that it does not count is
     missing.
     """
     if rules.modules:
-        return _multiplicities_by_rule(rules, trace)
+        return _times_counted_below_rules(rules, trace)
     if rules.leaves:
-        return _multiplicities_by_leaf(rules, trace)
+        return _times_counted_in_leaves(rules, trace)
     return {
         parameter.storage: 1
         for row in trace.modules
@@ -93,7 +93,7 @@ def _storage_multiplicities(rules: Parameters, trace: Trace) -> dict[int, int]:
     }
 
 
-def _multiplicities_by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
+def _times_counted_below_rules(rules: Parameters, trace: Trace) -> dict[int, int]:
     """Return {storage: how often it is counted} for a tool that counts all parameters below
     modules with a rule, once for each chain of parents.
     """
@@ -107,7 +107,7 @@ def _multiplicities_by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
     return times_of
 
 
-def _multiplicities_by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
+def _times_counted_in_leaves(rules: Parameters, trace: Trace) -> dict[int, int]:
     """Return {storage: how often it is counted} for a tool that counts the parameters of modules
     without children, once for each module.
     """
@@ -151,10 +151,10 @@ def _omission_cause(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
         return "params.nonleaf" if holder.children else "params.uncalled"
     if holder.bases[0] in rules.modules:
         return "params.root" if holder.id == 0 else "params.uncalled"
-    return "params.no-rule" if _is_layer(holder) else "params.bare"
+    return "params.no-rule" if _is_torch_layer(holder) else "params.bare"
 
 
-def _is_layer(module: Module) -> bool:
+def _is_torch_layer(module: Module) -> bool:
     """Return whether the module's class is a layer of torch.nn or derived from one; containers are
     not layers.
     """
@@ -185,13 +185,13 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
     params: int
 
 
-def reconcile_stored(
+def reconcile_stored_parameters(
     rules: Parameters, native_value: int, stock: Stock, reported: Amount | None = None
 ) -> ParamsReconciliation:
     """Return the explanation of a tool's number of parameters of an ONNX file, by causes; without
     `reported`, of the number that its rules predict.
     """
-    users = _users(stock.nodes)
+    users = _users_by_tensor_name(stock.nodes)
     by_name = {
         spec.name: _elements_by_convention(rules, spec)
         for spec in stock.initializers
@@ -207,7 +207,7 @@ def reconcile_stored(
         booked.setdefault(cause, {})[name] = amount - native
     for name, amount in by_name.items():
         if name not in stock.weights:
-            booked.setdefault(_cause(users.get(name, ())), {})[name] = amount
+            booked.setdefault(_cause_of_stored_tensor(users.get(name, ())), {})[name] = amount
     predicted = sum(by_name.values())
     return ParamsReconciliation(
         ours=native_value,
@@ -240,7 +240,7 @@ def _elements_by_convention(rules: Parameters, spec: TensorSpec) -> int:
     return prod(spec.shape) if spec.shape else rules.scalar
 
 
-def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
+def _users_by_tensor_name(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
     """Return {tensor name: (operator type, input position) of each node that reads it}."""
     by_initializer: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
@@ -250,7 +250,7 @@ def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
     return by_initializer
 
 
-def _cause(users: Sequence[tuple[str, int]]) -> str:
+def _cause_of_stored_tensor(users: Sequence[tuple[str, int]]) -> str:
     """Return the id of the cause why a file stores a tensor that is not a parameter; `users` are
     the operators that read it.
     """

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +16,22 @@ KERNEL, DILATION = "model.kernel", "model.dilation"
 WIDTH, GROUPS, BIAS = "model.width", "model.groups", "model.bias"
 SHARING, ELSE = "model.weight-sharing", "model.elementwise"
 _FACTOR = Fraction(3, 2)  # sizes that differ by this or more differ by strides, not by padding
+
+
+class ContractionChange(NamedTuple):
+    """A contraction after one of its properties was changed: the cause, and the change as text."""
+
+    cause: str
+    contraction: Contraction
+    note: str
+
+
+class PositionChange(NamedTuple):
+    """The number of output positions after a change: the cause, and the change as text."""
+
+    cause: str
+    positions: int
+    note: str
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -42,7 +59,7 @@ class Inputs(msgspec.Struct, frozen=True):
         return ratios.pop() if len(ratios) == 1 else Fraction(1)
 
 
-def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
+def contraction_shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
     """Yield the differences in MACs, FLOPs and parameters from one contraction to the other, one
     property after the other, each with its cause.
 
@@ -57,14 +74,17 @@ def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[
         yield Shift(
             cause=cause,
             macs=_contraction_macs(then) - _contraction_macs(now),
-            flops=_flops(then) - _flops(now),
+            flops=_flops_of_contraction(then) - _flops_of_contraction(now),
             params=_contraction_parameters(then) - _contraction_parameters(now),
             note=note,
         )
         now = then
     left = Shift(
         cause=SHARING if bool(first.weights) != bool(second.weights) else ELSE,
-        flops=second.flops - first.flops - _flops(now) + _flops(first),
+        flops=second.flops
+        - first.flops
+        - _flops_of_contraction(now)
+        + _flops_of_contraction(first),
         params=second.params
         - first.params
         - _contraction_parameters(now)
@@ -103,7 +123,7 @@ def _contraction_macs(contraction: Contraction) -> int:
     )
 
 
-def _flops(contraction: Contraction) -> int:
+def _flops_of_contraction(contraction: Contraction) -> int:
     """Return the FLOPs of a contraction: 2 x MACs plus the additions of a bias."""
     biased = contraction.batch * contraction.places * contraction.outer if contraction.bias else 0
     return 2 * _contraction_macs(contraction) + biased
@@ -123,46 +143,46 @@ def _contraction_parameters(contraction: Contraction) -> int:
 
 def _intermediate_contractions(
     first: Contraction, second: Contraction, inputs: Inputs
-) -> Iterator[tuple[str, Contraction, str]]:
-    """Yield (cause, contraction, note) for each property in which the two differ: the contraction
+) -> Iterator[ContractionChange]:
+    """Yield the contraction after each property in which the two differ: the contraction
     has this and all earlier properties of `second`.
     """
     now = first
     if now.batch != second.batch:
         note = f"batch {now.batch} -> {second.batch}"
         now = replace(now, batch=second.batch)
-        yield BATCH, now, note
-    for cause, indices, note in _place_changes(now, second, inputs):
+        yield ContractionChange(BATCH, now, note)
+    for cause, indices, note in _output_position_changes(now, second, inputs):
         now = replace(now, places=indices)
-        yield cause, now, note
+        yield ContractionChange(cause, now, note)
     if now.taps * now.inner == second.taps * second.inner and now.groups == second.groups:
         now = replace(
             now, taps=second.taps, inner=second.inner
         )  # the same sums, otherwise laid out
-    for cause, then, note in _channels(now, second, _place_ratio(first, second)):
+    for cause, then, note in _channel_changes(now, second, _output_position_ratio(first, second)):
         now = then
-        yield cause, now, note
+        yield ContractionChange(cause, now, note)
     if bool(now.bias) != bool(second.bias):
         note = "no bias -> bias" if second.bias else "bias -> no bias"
         now = replace(now, bias=second.bias, bias_params=second.bias_params)
-        yield BIAS, now, note
+        yield ContractionChange(BIAS, now, note)
 
 
-def _place_ratio(first: Contraction, second: Contraction) -> Fraction:
+def _output_position_ratio(first: Contraction, second: Contraction) -> Fraction:
     """Return the ratio of output positions of the second contraction to those of the first."""
     return Fraction(second.places, first.places) if first.places else Fraction(1)
 
 
-def _channels(
+def _channel_changes(
     now: Contraction, then: Contraction, longer: Fraction
-) -> Iterator[tuple[str, Contraction, str]]:
-    """Yield (cause, contraction, note) for each change of kernel, groups and channels from `now`
+) -> Iterator[ContractionChange]:
+    """Yield the contraction after each change of kernel, groups and channels from `now`
     to `then`; `longer` is the ratio of their positions.
     """
     if now.taps != then.taps:
         note = f"kernel {_kernel_size_text(now)} -> {_kernel_size_text(then)}"
         now = replace(now, taps=then.taps)
-        yield KERNEL, now, note
+        yield ContractionChange(KERNEL, now, note)
     depthwise = all(
         contraction.inner == 1 and contraction.groups == contraction.outer
         for contraction in (now, then)
@@ -174,7 +194,7 @@ def _channels(
         channels = now.inner * now.groups
         inner = channels // then.groups if channels % then.groups == 0 else then.inner
         now = replace(now, inner=inner, groups=then.groups)
-        yield GROUPS, now, note
+        yield ContractionChange(GROUPS, now, note)
     for fact, word in (("inner", "in"), ("outer", "out")):
         first, second = getattr(now, fact), getattr(then, fact)
         if first == second:
@@ -183,7 +203,7 @@ def _channels(
         cause = PLACES if scores and Fraction(second, first) == longer else WIDTH
         times = now.groups if fact == "inner" else 1
         now = replace(now, **{fact: second})
-        yield cause, now, f"{word} {first * times} -> {second * times}"
+        yield ContractionChange(cause, now, f"{word} {first * times} -> {second * times}")
 
 
 def _kernel_size_text(contraction: Contraction) -> str:
@@ -197,10 +217,10 @@ def _kernel_size_text(contraction: Contraction) -> str:
     )
 
 
-def _place_changes(
+def _output_position_changes(
     now: Contraction, then: Contraction, inputs: Inputs
-) -> Iterator[tuple[str, int, str]]:
-    """Yield (cause, output positions after it, note) for each step that changes the number of
+) -> Iterator[PositionChange]:
+    """Yield the output positions after each step that changes the number of
     output positions.
     """
     first, second = now.window, then.window
@@ -212,15 +232,13 @@ def _place_changes(
     if now.places == then.places:
         return
     note = f"{now.places} -> {then.places} positions"
-    grown = _place_ratio(now, then)
+    grown = _output_position_ratio(now, then)
     powers = {inputs.ratio**power for power in (1, 2, 3)} - {Fraction(1)}
-    yield INPUT if grown in powers else PLACES, then.places, note
+    yield PositionChange(INPUT if grown in powers else PLACES, then.places, note)
 
 
-def _window_changes(
-    first: Window, second: Window, inputs: Inputs
-) -> Iterator[tuple[str, int, str]]:
-    """Yield (cause, output positions after it, note) for each change of input size, stride,
+def _window_changes(first: Window, second: Window, inputs: Inputs) -> Iterator[PositionChange]:
+    """Yield the output positions after each change of input size, stride,
     dilation and padding between two convolutions.
 
     The size before it is scaled with the input of the model, then set to the other's: a factor
@@ -233,7 +251,7 @@ def _window_changes(
         if a and b
     )
     if inputs.ratio != 1:
-        yield (
+        yield PositionChange(
             INPUT,
             _positions_after_window(first, before, first.strides),
             f"input {_equal_sizes_text(first.before)} -> {_equal_sizes_text(before)}",
@@ -241,20 +259,21 @@ def _window_changes(
     if before != second.before:
         note = f"input {_equal_sizes_text(before)} -> {_equal_sizes_text(second.before)}"
         cause = STRIDE if strided else PADDING
-        yield (
+        yield PositionChange(
             cause,
             _positions_after_window(first, second.before, first.strides),
             note if strided else "",
         )
     if first.strides != second.strides:
         note = f"stride {_equal_sizes_text(first.strides)} -> {_equal_sizes_text(second.strides)}"
-        yield STRIDE, _positions_after_window(first, second.before, second.strides), note
+        positions = _positions_after_window(first, second.before, second.strides)
+        yield PositionChange(STRIDE, positions, note)
     if first.dilations != second.dilations:
         note = (
             f"dilation {_equal_sizes_text(first.dilations)} "
             f"-> {_equal_sizes_text(second.dilations)}"
         )
-        yield DILATION, _product_of_sizes(second.after), note
+        yield PositionChange(DILATION, _product_of_sizes(second.after), note)
     resized = _positions_after_window(first, second.before, second.strides) != _product_of_sizes(
         second.after
     )
@@ -270,7 +289,7 @@ def _window_changes(
             if differ
             else ""
         )
-        yield (
+        yield PositionChange(
             PADDING if first.kernel == second.kernel else KERNEL,
             _product_of_sizes(second.after),
             note,

@@ -29,7 +29,7 @@ from crossflops.ir.reconciliation import (
     Reconciliation,
 )
 from crossflops.ir.trace import OBSERVED, Call, Times, Trace
-from crossflops.ir.training import gradients_of, rerun_of, score_rerun_key
+from crossflops.ir.training import gradient_call_key, rerun_call_key, score_rerun_key
 from crossflops.rules.prediction import Prediction, RuleMatch
 from crossflops.rules.rule import Convention
 
@@ -95,7 +95,7 @@ def rows_of_modules(
     """
     native: dict[str, int] = {}
     for count in ledger.counted:
-        for path in path_and_ancestors(home(count.node, trace)):
+        for path in path_and_ancestors(module_path_of_node(count.node, trace)):
             native[path] = native.get(path, 0) + count.cost.macs
     path_rows = (
         PathRow(
@@ -129,7 +129,7 @@ def _prediction_by_path(
         predicted[path], left = row.sum(bookings), sum(row.booking_quotients())
         of_path = causes.setdefault(path, {})
         for cause, amount in (
-            (DIVIDED, left - sum(map(row.worth, bookings))),
+            (DIVIDED, left - sum(map(row.amount_in_tool_unit, bookings))),
             (prediction.convention.rounds, predicted[path] - left),
         ):
             of_path[cause] = of_path.get(cause, 0) + amount
@@ -173,7 +173,7 @@ def _multiplicities_by_path(
     }
 
 
-def home(node: Node, trace: Trace) -> str:
+def module_path_of_node(node: Node, trace: Trace) -> str:
     """Return the path of the module in which a node ran: that of its recorded call, else the
     node's own path.
     """
@@ -199,9 +199,9 @@ SHARED = "module.shared-parents"
 CONVERTER = "graph.converter"
 DECOMPOSED, ALONE = "graph.export-decomposition", "graph.one-side-alone"
 _STEP = (
-    gradients_of(""),
+    gradient_call_key(""),
     score_rerun_key(""),
-    rerun_of(""),
+    rerun_call_key(""),
 )  # ends of the keys of the backward pass
 # Causes that say themselves why only the tool has work: what was run twice, or but begun.
 _OF_ONE_SIDE = frozenset({"backward", "control"})
@@ -254,20 +254,20 @@ def reconcile(
     """
     native = base or ledger
     if prediction.ledger is not None:
-        first = list(_file_steps(prediction.ledger, native))
-        ground, moved = ground_of_nodes(prediction.ledger), []
+        first = list(_converter_work_steps(prediction.ledger, native))
+        ground, moved = native_work_of_nodes(prediction.ledger), []
     else:
         first = list(_mode_change_steps(trace, ledger, native))
         ground = NativeWork(
             {key: cost.macs for key, cost in ledger.costs_by_call.items()},
-            ledger.converter_by_call,
+            ledger.converter_macs_by_call,
         )
         moved = [
             *_relocation_steps(prediction, trace, ground.macs),
             *_multi_parent_steps(prediction, trace),
         ]
     walked = _join_decompositions(
-        [step for step in booking_steps(prediction, trace, ground) if step.amount]
+        [step for step in steps_of_rule_matches(prediction, trace, ground) if step.amount]
     )
     unbatched = (step for step in walked if step.stage < Stage.BATCH)
     convention = prediction.convention
@@ -280,7 +280,7 @@ def reconcile(
         predicted=prediction.total,
         explanations=(
             *_mode_change_explanations(first, convention),
-            *explanations([*_steps_besides_mode(first), *walked]),
+            *explanations_by_cause([*_steps_without_mode_change(first), *walked]),
         ),
         by_path=rows_by_path(
             prediction,
@@ -319,16 +319,16 @@ def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator
     for sign, counted in ((1, ledger), (-1, native)) if native is not ledger else ():
         for count in counted.counted:
             amount = sign * count.cost.macs
-            path = home(count.node, trace)
+            path = module_path_of_node(count.node, trace)
             yield PathStep(Stage.GRAPH, FORCED, amount, count.node.call, "", path)
 
 
-def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
+def _converter_work_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
     """Yield the MACs by which the file that the tool counts exceeds ours, by module, and for each
     node those that a converter added.
     """
     more: dict[str, int] = {}
-    collapsed_paths = tuple(_whole_module_paths(file, native))
+    collapsed_paths = tuple(_paths_of_modules_counted_whole(file, native))
     for sign, ledger in ((1, file), (-1, native)):
         for count in ledger.counted:
             more[count.node.path] = more.get(count.node.path, 0) + sign * count.cost.macs
@@ -342,7 +342,7 @@ def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
         yield PathStep(Stage.GRAPH, CONVERTER, amount, node.key, WRITTEN, node.path, amount)
 
 
-def _whole_module_paths(file: Ledger, native: Ledger) -> Iterator[str]:
+def _paths_of_modules_counted_whole(file: Ledger, native: Ledger) -> Iterator[str]:
     """Yield the paths of modules that a formula counts as a whole, although the file has their
     single nodes.
     """
@@ -366,12 +366,12 @@ def _mode_change_explanations(
     return (Explanation(cause=FORCED, amount=amount, calls=(), reference=source, macs=amount),)
 
 
-def _steps_besides_mode(first: Iterable[PathStep]) -> list[PathStep]:
+def _steps_without_mode_change(first: Iterable[PathStep]) -> list[PathStep]:
     """Return the steps with an amount other than 0, without those of the forced mode."""
     return [step for step in first if step.cause != FORCED and step.amount]
 
 
-def ground_of_nodes(file: Ledger) -> NativeWork:
+def native_work_of_nodes(file: Ledger) -> NativeWork:
     """Return the native MACs by node of a file, including those that a converter added."""
     return NativeWork(
         {count.node.key: count.cost.macs + count.converter_macs for count in file.counted},
@@ -418,7 +418,7 @@ def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathSt
         first = dict.fromkeys(path_and_ancestors(booking.path), booking.times)
         if standing == first:
             continue
-        dead = _is_dead(booking.about, trace)
+        dead = _has_unused_results(booking.about, trace)
         for path in {**first, **standing}:
             before, after = (
                 msgspec.structs.replace(booking, times=times.get(path, 0))
@@ -442,13 +442,17 @@ def _multiplicity_correction_steps(
         yield PathStep(Stage.UNIT, PER_MAC, unit, after.call, convention.source)
     else:
         step = _component_step(prediction, after, dead)
-        yield msgspec.structs.replace(step, amount=step.amount - prediction.worth(before))
+        yield msgspec.structs.replace(
+            step, amount=step.amount - prediction.amount_in_tool_unit(before)
+        )
 
 
 # From the work that is there to what the tool makes of it.
 
 
-def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
+def steps_of_rule_matches(
+    prediction: Prediction, trace: Trace, ground: NativeWork
+) -> Iterator[PathStep]:
     """Yield the steps from the native MACs to the predicted number, for each rule match of the
     tool, then those for unseen work and rounding.
     """
@@ -471,19 +475,19 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> I
             macs = native[index], written[index]
             of = booking.about.of
             known = derived[of] if of else native[index]
-            booking = _one_sided_booking(_with_own_cause(booking, trace), known)
+            booking = _with_cause_if_one_sided(_with_custom_operator_cause(booking, trace), known)
             yield from _contraction_steps(prediction, booking, macs, dead)
         else:
-            dead = _is_dead(booking.about, trace)
-            yield _component_step(prediction, _with_own_cause(booking, trace), dead)
+            dead = _has_unused_results(booking.about, trace)
+            yield _component_step(prediction, _with_custom_operator_cause(booking, trace), dead)
     yield from _invisible_work_steps(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.booking_quotients(), strict=True):
-        amount, reference = left - prediction.worth(booking), booking.rule.reference
+        amount, reference = left - prediction.amount_in_tool_unit(booking), booking.rule.reference
         yield PathStep(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
     yield from _rounding_steps(prediction)
 
 
-def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
+def _with_custom_operator_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
     """Return the rule match, with another cause if its call comes from a custom operator or from a
     mode of the model.
 
@@ -494,7 +498,7 @@ def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
     if booking.rule.cause == TAUGHT:
         return booking
     custom = any(trace.calls_by_key[key].custom for key in call.of if key in trace.calls_by_key)
-    if booking.rule.amount is not None and (custom or trace.operator_around(call)):
+    if booking.rule.amount is not None and (custom or trace.enclosing_operator(call)):
         return replace(booking, rule=replace(booking.rule, cause=BODY, again=BODY))
     if call.via == "mode" and (booking.again or booking.rule.kind == "part"):
         return replace(booking, rule=replace(booking.rule, cause=BY_MODE, again=BY_MODE))
@@ -512,7 +516,7 @@ def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
     return [replace(s, cause=ALONE) if s.cause == DECOMPOSED else s for s in walked]
 
 
-def _one_sided_booking(booking: RuleMatch, native: int) -> RuleMatch:
+def _with_cause_if_one_sided(booking: RuleMatch, native: int) -> RuleMatch:
     """Return the rule match, with the cause "one side alone" if its work and ours, `native` MACs,
     may not be the same work.
 
@@ -523,7 +527,7 @@ def _one_sided_booking(booking: RuleMatch, native: int) -> RuleMatch:
     rule, counted = booking.rule, booking.amount
     if rule.amount is None:
         return booking
-    backward = _is_backward(booking.about)
+    backward = _is_backward_or_rerun(booking.about)
     if rule.cause == DECOMPOSED:
         alone = backward or not native or not counted
     else:
@@ -531,7 +535,7 @@ def _one_sided_booking(booking: RuleMatch, native: int) -> RuleMatch:
     return replace(booking, rule=replace(rule, cause=ALONE)) if alone else booking
 
 
-def _is_backward(call: Call) -> bool:
+def _is_backward_or_rerun(call: Call) -> bool:
     """Return whether the call does work of the backward pass, or is the rerun of a forward
     call.
     """
@@ -583,7 +587,7 @@ def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> P
     """Return the step for a rule match of other work than a contraction; `dead` means that no
     result of it is used.
     """
-    rule, amount = booking.rule, prediction.worth(booking)
+    rule, amount = booking.rule, prediction.amount_in_tool_unit(booking)
     stage, cause = Stage.COMPONENT, rule.cause
     if booking.again:
         stage, cause = Stage.MULTIPLICITY, rule.again
@@ -613,7 +617,7 @@ def _invisible_work_steps(
             continue
         rule = prediction.unseen.get(key)
         default = UNSEEN if call is not None and call.custom else convention.unseen
-        missed = call is not None and _is_backward(call) and key not in done
+        missed = call is not None and _is_backward_or_rerun(call) and key not in done
         if default == DECOMPOSED or (missed and convention.step == "runs"):
             default = ALONE
         cause = rule.cause if rule else default
@@ -621,11 +625,11 @@ def _invisible_work_steps(
         yield PathStep(Stage.VISIBILITY, cause, -amount, key, reference, path, -amount)
 
 
-def _is_dead(call: Call, trace: Trace) -> bool:
+def _has_unused_results(call: Call, trace: Trace) -> bool:
     """Return whether the results of a call are never used."""
     if call.level in OBSERVED or call.level in ("operator", "node"):
         return not call.live
-    if trace.operator_around(call):
+    if trace.enclosing_operator(call):
         return not call.live
     operators = list(_operator_descendants(call, trace))
     return bool(operators) and not any(operator.live for operator in operators)
@@ -640,7 +644,7 @@ def _operator_descendants(call: Call, trace: Trace) -> Iterator[Call]:
             yield from _operator_descendants(child, trace)
 
 
-def explanations(walked: Iterable[PathStep]) -> tuple[Explanation, ...]:
+def explanations_by_cause(walked: Iterable[PathStep]) -> tuple[Explanation, ...]:
     """Return one explanation for each cause, with the sum of its steps, in the order of the
     stages; sums of 0 are left out.
     """
@@ -781,7 +785,8 @@ def _cause_macs_by_path(
 ) -> dict[str, dict[str, int]]:
     """Return {module path: {cause: MACs}}, with the MACs of all submodules in it."""
     owners = {
-        count.node.key: path_and_ancestors(home(count.node, trace)) for count in ledger.counted
+        count.node.key: path_and_ancestors(module_path_of_node(count.node, trace))
+        for count in ledger.counted
     }
     by_path: dict[str, dict[str, int]] = {}
     for cause, by_key in differences.items():

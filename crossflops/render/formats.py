@@ -24,11 +24,11 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.profile import Profile as Answer
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.latex import latex
-from crossflops.render.layout import Noun, page_without_figures
+from crossflops.render.layout import ShowableResult, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
-from crossflops.render.pages.against import COLUMNS, layer_lines
+from crossflops.render.pages.against import COLUMNS, layer_pair_csv_rows
 from crossflops.render.pages.bench import BenchView
-from crossflops.render.pages.budgets import budget_failure_text, rule_of
+from crossflops.render.pages.budgets import budget_failure_text, budget_rule_text
 from crossflops.render.pages.inventory import ToolList
 from crossflops.render.pages.papers import paper_table_heads, paper_table_rows
 from crossflops.render.pages.places import ComparisonView
@@ -59,7 +59,7 @@ from crossflops.rules.rule import Convention, formula_equation
 class Renderer(Protocol):
     """A function that returns a result as text in one format; `unit` sorts the operators."""
 
-    def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
+    def __call__(self, content: ShowableResult, /, unit: Unit = "macs") -> str:
         """Return a result as the text of a file, ending with a newline."""
         ...
 
@@ -72,12 +72,12 @@ _Renderer = TypeVar("_Renderer", bound=Renderer)
 def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
     """Return a decorator that registers a function as the writer of files with this suffix."""
 
-    def declare(renderer: _Renderer) -> _Renderer:
+    def register_renderer(renderer: _Renderer) -> _Renderer:
         """Register the function as the writer of files with this suffix, and return it."""
         FORMATS[suffix] = renderer
         return renderer
 
-    return declare
+    return register_renderer
 
 
 def file_suffixes() -> tuple[str, ...]:
@@ -85,19 +85,21 @@ def file_suffixes() -> tuple[str, ...]:
     return (*FORMATS, PARQUET)
 
 
-def suffix(file: Path) -> str:
+def format_suffix(file: Path) -> str:
     """Return the part of a file name that decides its format, in lower case, such as ".json.gz".
 
-    >>> suffix(Path("a.b/resnet.v2.JSON.gz")), suffix(Path("resnet.v2.md")), suffix(Path("resnet"))
-    ('.json.gz', '.md', '')
+    >>> format_suffix(Path("a.b/resnet.v2.JSON.gz"))
+    '.json.gz'
+    >>> format_suffix(Path("resnet.v2.md")), format_suffix(Path("resnet"))
+    ('.md', '')
     """
     ends = file.suffixes[-2:] if file.suffix.lower() == COMPRESSED else file.suffixes[-1:]
     return "".join(ends).lower()
 
 
-def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
+def content_file_bytes(content: ShowableResult, file: Path, unit: Unit = "macs") -> bytes:
     """Return a result as the bytes of a file, in the format of the file name's suffix."""
-    end = suffix(file)
+    end = format_suffix(file)
     if end == PARQUET:
         from crossflops.render.parquet import encode_parquet
 
@@ -111,7 +113,7 @@ def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
 
 
 @file_format(".json")
-def json(content: Noun, unit: Unit = "macs") -> str:
+def json(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return a result as indented JSON, with counts as exact integers and a newline at the end.
 
     `unit` orders nothing here: the contract fixes what stands where.
@@ -141,12 +143,12 @@ _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
 
 
 @file_format(".md")
-def markdown(content: Noun, unit: Unit = "macs") -> str:
+def markdown(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the page of a result as Markdown, with all columns and a newline at the end."""
     blocks = [
         block for block in page_without_figures(content, unit).blocks if _is_nonempty_block(block)
     ]
-    return "\n\n".join(map(_block, blocks)) + "\n"
+    return "\n\n".join(map(_block_to_markdown, blocks)) + "\n"
 
 
 def _is_nonempty_block(block: Block) -> bool:
@@ -154,7 +156,7 @@ def _is_nonempty_block(block: Block) -> bool:
     return not isinstance(block, Table) or bool(block.rows)
 
 
-def _block(block: Block) -> str:
+def _block_to_markdown(block: Block) -> str:
     """Return a block of a page as Markdown."""
     match block:
         case Title(parts):
@@ -173,12 +175,12 @@ def _block(block: Block) -> str:
             lead = f"{_escape_markdown(mark)}\n\n" if mark.strip() else ""
             return f"{lead}```\n{escape_control_chars(text)}\n```"
         case Table():
-            return _pipes(block)
+            return _table_to_markdown(block)
         case Figure(instead=words):
-            return "\n\n".join(map(_block, words))
+            return "\n\n".join(map(_block_to_markdown, words))
 
 
-def _pipes(table: Table) -> str:
+def _table_to_markdown(table: Table) -> str:
     """Return a table as Markdown, with "
 
     " between its columns.
@@ -204,7 +206,7 @@ file_format(".txt")(plain_page_text)
 
 
 @file_format(".tex")
-def tex(content: Noun, unit: Unit = "macs") -> str:
+def tex(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the page of a result as LaTeX: tables (booktabs), with the texts as notes below."""
     return latex(page_without_figures(content, unit))
 
@@ -213,11 +215,11 @@ def tex(content: Noun, unit: Unit = "macs") -> str:
 
 
 @file_format(".html")
-def page_file(content: Noun, unit: Unit = "macs") -> str:
+def html_page_file(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return a result as an HTML file that works offline, with pictures and expandable tables."""
-    from crossflops.render.html import document  # figures, which no other format needs
+    from crossflops.render.html import html_document  # figures, which no other format needs
 
-    return document(content, unit)
+    return html_document(content, unit)
 
 
 # CSV: one table, with the raw integers, as RFC 4180 has it but for the line ends of Unix.
@@ -228,7 +230,7 @@ _COMPARISON = (
 
 
 @file_format(".csv")
-def csv(content: Noun, unit: Unit = "macs") -> str:
+def csv(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return a result's main table as CSV, as `main_table` has it.
 
     Raises UnknownNameError for a noun that is no one table.
@@ -244,7 +246,7 @@ class MainTable(NamedTuple):
     rows: Sequence[Sequence[Any]]
 
 
-def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
+def main_table(content: ShowableResult, unit: Unit = "macs") -> MainTable:
     """Return a result's main table: operators of a report, tools of a comparison, ...
 
     With a convention that looks at calls, a report gives its modules.
@@ -258,9 +260,11 @@ def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
         case ComparisonView(report=report):
             return main_table(report, unit)
         case Report(against=Against(alignment=aligned)):
-            return _build_table(COLUMNS, layer_lines(aligned))
+            return _build_table(COLUMNS, layer_pair_csv_rows(aligned))
         case Report(profiles=tuple(profiles)):
-            return _build_table(_COMPARISON, (_tool(content, answer) for answer in profiles))
+            return _build_table(
+                _COMPARISON, (_tool_csv_cells(content, answer) for answer in profiles)
+            )
         case Report():
             nodes = all(fold.sees == "node" for fold in content.folds)
             table = view_table(content, "op" if nodes else "module", unit=unit)
@@ -308,7 +312,7 @@ def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
     )
 
 
-def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
+def _tool_csv_cells(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
     """Return the CSV cells of a tool: name, version, totals, difference, residual, error."""
     if isinstance(answer, Failure):
         return (
@@ -392,7 +396,7 @@ def code_quality(content: Checks, folder: str = "") -> str:
         {
             "description": escape_control_chars(budget_failure_text(check)),
             "check_name": "crossflops",
-            "fingerprint": _fingerprint(check),
+            "fingerprint": _failure_fingerprint(check),
             "severity": "critical" if check.error else "major",
             "location": {
                 "path": posixpath.normpath(posixpath.join(folder, check.file or check.target)),
@@ -405,7 +409,7 @@ def code_quality(content: Checks, folder: str = "") -> str:
     return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
 
 
-def _fingerprint(check: Check) -> str:
+def _failure_fingerprint(check: Check) -> str:
     """Return a hash that identifies a budget rule; it is the same in each run."""
     text = "\0".join((check.file, check.target, check.part, check.rule))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -418,7 +422,7 @@ def junit(content: Checks) -> str:
     """
     root = ElementTree.Element("testsuites", name="crossflops check")
     for target, checks in groupby(content.checks, key=lambda check: check.target):
-        _suite(root, target, list(checks))
+        _add_junit_suite(root, target, list(checks))
     for target in content.unbudgeted:
         name = escape_control_chars(target)
         suite = ElementTree.SubElement(root, "testsuite", name=name, tests="1",
@@ -431,7 +435,7 @@ def junit(content: Checks) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> None:
+def _add_junit_suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> None:
     """Add the budget rules of one target to a JUnit XML tree, as a `testsuite`."""
     rows = list(checks)
     errors = sum(bool(check.error) for check in rows)
@@ -444,7 +448,7 @@ def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> N
             suite,
             "testcase",
             classname=escape_control_chars(target),
-            name=escape_control_chars(rule_of(check)),
+            name=escape_control_chars(budget_rule_text(check)),
         )
         if not check.holds:
             verdict = "error" if check.error else "failure"

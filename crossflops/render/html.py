@@ -19,11 +19,11 @@ from crossflops.ir.ledger import Totals
 from crossflops.ir.training import Training
 from crossflops.render.figures.bars import tool_bars
 from crossflops.render.figures.bars import training_step_bars as step_bars
-from crossflops.render.figures.canvas import Canvas, svg
-from crossflops.render.figures.comparison import waterfall
+from crossflops.render.figures.canvas import Canvas, canvas_to_svg
+from crossflops.render.figures.comparison import waterfall_chart
 from crossflops.render.figures.published import draw_published_figures
-from crossflops.render.figures.roofline import roofline
-from crossflops.render.layout import Noun, page_with_figures, page_without_figures
+from crossflops.render.figures.roofline import roofline_plot
+from crossflops.render.layout import ShowableResult, page_with_figures, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
 from crossflops.render.pages.bench import BenchView
 from crossflops.render.pages.places import ComparisonView
@@ -40,31 +40,31 @@ from crossflops.report.tables import path_with_ancestors
 _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
-def html(content: Noun, unit: Unit = "macs") -> str:
+def html(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the page of a result as an HTML fragment (a `<div>`) for notebooks."""
-    return template("fragment.html.j2").render(page=page_without_figures(content, unit))
+    return load_html_template("fragment.html.j2").render(page=page_without_figures(content, unit))
 
 
 @cache
-def template(name: str) -> Template:
+def load_html_template(name: str) -> Template:
     """Return the Jinja template in a file of this name; it escapes the values that it gets."""
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    environment.filters["breakable"] = breakable
-    return environment.from_string(resource(name))
+    environment.filters["breakable"] = with_line_break_points
+    return environment.from_string(read_html_resource(name))
 
 
-def breakable(text: str) -> Markup:
+def with_line_break_points(text: str) -> Markup:
     """Return the text as HTML in which a browser may break lines within paths.
 
-    >>> breakable("nn/_ops.py: a&b")
+    >>> with_line_break_points("nn/_ops.py: a&b")
     Markup('nn/_<wbr>ops.<wbr>py: a&amp;b')
     """
     return Markup("<wbr>").join(_PARTS.split(text))
 
 
-def resource(name: str) -> str:
+def read_html_resource(name: str) -> str:
     """Return the text of a template or style file of the package."""
     return files("crossflops.render").joinpath("templates", name).read_text(encoding="utf-8")
 
@@ -90,7 +90,7 @@ class Head(NamedTuple):
     flows: bool = False
 
     @property
-    def kind(self) -> str:
+    def css_class(self) -> str:
         """The CSS class of the column's cells: "n" for numbers, "w" for wrapped text, or ""."""
         return "n" if self.right else "w" if self.flows else ""
 
@@ -135,7 +135,7 @@ def table_grid(block: Table, label: str) -> Grid:
     )
 
 
-def seconds_of(content: EfficiencyReport) -> dict[str, float]:
+def shortest_seconds_by_node(content: EfficiencyReport) -> dict[str, float]:
     """Return the shortest time in seconds by node, from the first roofline; {} without one."""
     roofs = rooflines(content)
     return {bound.node: bound.seconds for bound in roofs[0].nodes} if roofs else {}
@@ -313,8 +313,8 @@ def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
 
 _DRAWN: dict[str, Callable[[Any], Canvas | None]] = {
     "bars": tool_bars,
-    "waterfall": waterfall,
-    "roofline": roofline,
+    "waterfall": waterfall_chart,
+    "roofline": roofline_plot,
     "step": step_bars,
     "published": draw_published_figures,
 }
@@ -330,7 +330,7 @@ class Section(NamedTuple):
     parts: tuple[Markup, ...]
 
     @property
-    def brief(self) -> str:
+    def short_heading(self) -> str:
         """The heading up to " = " or ": ", for the table of contents."""
         return self.heading.partition(" = ")[0].partition(": ")[0]
 
@@ -343,30 +343,30 @@ class Card(NamedTuple):
     exact: str
 
 
-def document(content: Noun, unit: Unit = "macs") -> str:
+def html_document(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the result as a standalone HTML document."""
     page = page_with_figures(content, unit)
     report = _content_report(content)
     opening = next((block for block in page.blocks if isinstance(block, Title)), None)
-    parts = tuple(map(_clean, opening.parts)) if opening else ("crossflops",)
+    parts = tuple(map(_to_single_line, opening.parts)) if opening else ("crossflops",)
     name = parts[0]
     if report and isinstance(report.against, Against):
-        name += f" against {_clean(report.against.name)}"
-    seconds = seconds_of(content) if isinstance(content, EfficiencyReport) else {}
-    sections = _sections(page, opening, seconds)
-    return template("document.html.j2").render(
+        name += f" against {_to_single_line(report.against.name)}"
+    seconds = shortest_seconds_by_node(content) if isinstance(content, EfficiencyReport) else {}
+    sections = _page_sections(page, opening, seconds)
+    return load_html_template("document.html.j2").render(
         name=name,
         facts=parts[1:],
-        cards=_cards(report) if report else (),
+        cards=_total_cards(report) if report else (),
         sections=sections,
         listed=len(sections) >= _SECTIONS_WITH_A_LIST,
         origin=_provenance_rows(content),
-        style=Markup(resource("style.css")),
-        script=Markup(resource("report.js")),
+        style=Markup(read_html_resource("style.css")),
+        script=Markup(read_html_resource("report.js")),
     ) + "\n"  # fmt: skip
 
 
-def _content_report(content: Noun) -> Report | None:
+def _content_report(content: ShowableResult) -> Report | None:
     """Return the report that a result is or has, or None if it has none."""
     match content:
         case Report():
@@ -376,18 +376,21 @@ def _content_report(content: Noun) -> Report | None:
     return None
 
 
-def _cards(report: Report) -> tuple[Card, ...]:
+def _total_cards(report: Report) -> tuple[Card, ...]:
     """Return the totals at the top of the HTML page: of one model, or of two compared models."""
     models = [_scope_figures(report.scope)]
     if isinstance(report.against, Against):
         models.append(_scope_figures(report.against.totals))
 
-    def both(name: str, shown: Callable[[int], str]) -> str:
+    def text_of_both_models(name: str, shown: Callable[[int], str]) -> str:
         """Return a figure of the model as text; of two models both, with an arrow between them."""
         return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
 
     return tuple(
-        Card(name, both(name, short_amount), both(name, exact_amount)) for name in models[0]
+        Card(
+            name, text_of_both_models(name, short_amount), text_of_both_models(name, exact_amount)
+        )
+        for name in models[0]
     )
 
 
@@ -399,7 +402,7 @@ def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
     return figures
 
 
-def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:
+def _page_sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:
     """Return the blocks of a page as HTML sections, one for each heading; skip `opening`."""
     sections: list[tuple[str, list[Markup]]] = [(_FIRST, [])]
     for block in page.blocks:
@@ -413,7 +416,7 @@ def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> l
         sections[-1][1].extend(_block_markup(block, seconds, sections[-1][0]))
     filled = [(heading, parts) for heading, parts in sections if parts]
     return [
-        Section(f"part-{number}", _clean(heading), tuple(parts))
+        Section(f"part-{number}", _to_single_line(heading), tuple(parts))
         for number, (heading, parts) in enumerate(filled)
     ]
 
@@ -426,13 +429,19 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
         case Table() if block.rows:
             return [_grid_markup(table_grid(block, heading))]
         case Text():
-            return [_fill_macro("text", text=_clean(block.text), mark=block.mark, tone=block.tone)]
+            return [
+                _fill_macro(
+                    "text", text=_to_single_line(block.text), mark=block.mark, tone=block.tone
+                )
+            ]
         case Code() | Command():
             mark = block.mark if isinstance(block, Command) else ""
             return [_fill_macro("code", text=escape_control_chars(block.text), mark=mark)]
         case Title():
             return [
-                _fill_macro("text", text=" · ".join(map(_clean, block.parts)), mark="", tone="")
+                _fill_macro(
+                    "text", text=" · ".join(map(_to_single_line, block.parts)), mark="", tone=""
+                )
             ]
     return []
 
@@ -441,7 +450,11 @@ def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> I
     """Return a figure as HTML: a sentence to cite, a table, a tree or a picture; [] if empty."""
     match figure.drawing:
         case "cite":
-            return [_fill_macro("cite", sentence=_clean(build_consensus(figure.noun).sentence))]
+            return [
+                _fill_macro(
+                    "cite", sentence=_to_single_line(build_consensus(figure.noun).sentence)
+                )
+            ]
         case "modules":
             grid = module_grid(figure.noun, seconds)
             return [_fill_macro("tree", grid=grid)] if grid.rows else []
@@ -453,7 +466,7 @@ def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> I
     canvas = _DRAWN[figure.drawing](figure.noun)
     if canvas is None:
         return []
-    return [_fill_macro("figure", drawing=Markup(svg(canvas)), label=canvas.label)]
+    return [_fill_macro("figure", drawing=Markup(canvas_to_svg(canvas)), label=canvas.label)]
 
 
 def _grid_markup(grid: Grid) -> Markup:
@@ -463,11 +476,11 @@ def _grid_markup(grid: Grid) -> Markup:
 
 def _fill_macro(macro: str, **fields: Any) -> Markup:
     """Return the HTML that a macro of the template makes of these fields."""
-    call: Callable[..., Markup] = getattr(template("parts.html.j2").module, macro)
+    call: Callable[..., Markup] = getattr(load_html_template("parts.html.j2").module, macro)
     return call(**fields)
 
 
-def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
+def _provenance_rows(content: ShowableResult) -> tuple[tuple[str, str], ...]:
     """Return (name, value) pairs for the end of a page: target, graph digest and versions."""
     holder = content.bench if isinstance(content, BenchView) else content
     holder = holder.report if isinstance(holder, ComparisonView | ReportTable) else holder
@@ -480,9 +493,9 @@ def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
     target = getattr(request, "target", "")
     if target:
         rows.insert(0, ("target", str(target)))
-    return tuple((_clean(name), _clean(value)) for name, value in rows)
+    return tuple((_to_single_line(name), _to_single_line(value)) for name, value in rows)
 
 
-def _clean(text: str) -> str:
+def _to_single_line(text: str) -> str:
     """Return the text on one line, with single spaces and visible control characters."""
     return escape_control_chars(" ".join(text.split()))

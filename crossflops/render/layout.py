@@ -11,15 +11,15 @@ from crossflops.report.report import Report
 if TYPE_CHECKING:
     from crossflops.render.pages import nouns
 
-Noun: TypeAlias = "nouns.Noun"
+ShowableResult: TypeAlias = "nouns.ShowableResult"
 
 
-def page_without_figures(content: Noun, unit: Unit = "macs") -> Page:
+def page_without_figures(content: ShowableResult, unit: Unit = "macs") -> Page:
     """Return the page of a result without pictures, ordered by `unit`."""
     return page_with_figures(content, unit).without_figures()
 
 
-def page_with_figures(content: Noun, unit: Unit = "macs") -> Page:
+def page_with_figures(content: ShowableResult, unit: Unit = "macs") -> Page:
     """Return the page of a result with pictures, ordered by `unit`."""
     if isinstance(content, Report) and content.profiles is content.llm is UNSET:
         return summary_page(content, unit)

@@ -60,7 +60,7 @@ def text_columns(*heads: str) -> tuple[Column, ...]:
     return tuple(Column(head=head) for head in heads)
 
 
-def right(*heads: str) -> tuple[Column, ...]:
+def number_columns(*heads: str) -> tuple[Column, ...]:
     """Return right-aligned columns with these heads; they are always shown."""
     return tuple(Column(head=head, right=True) for head in heads)
 
@@ -90,7 +90,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     bare: bool = False
     stub: int = 0
 
-    def only(self, indices: Sequence[int]) -> "Table":
+    def with_columns_at(self, indices: Sequence[int]) -> "Table":
         """Return a copy of the table that has only the columns at these indices."""
         return msgspec.structs.replace(
             self,
@@ -100,9 +100,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     def without_column(self, column: Column) -> "Table":
         """Return a copy of the table without this column."""
-        return self.only([p for p, kept in enumerate(self.columns) if kept is not column])
+        return self.with_columns_at(
+            [p for p, kept in enumerate(self.columns) if kept is not column]
+        )
 
-    def brief(self) -> "Table":
+    def without_detail_columns(self) -> "Table":
         """Return a copy of the table without the columns marked `detail`."""
         table = self
         for column in self.columns:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from crossflops.commands import localize_commands
-from crossflops.render.layout import Noun, page_without_figures
+from crossflops.render.layout import ShowableResult, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Row, Table, Text, Title
 from crossflops.render.pages.summary import Unit
 
@@ -53,7 +53,7 @@ def terminal_width() -> int:
     return max(NARROWEST, size.columns or WIDTH)
 
 
-def cell_len(text: str) -> int:
+def terminal_cell_width(text: str) -> int:
     """Return the width of a text in columns of a terminal (some characters have 2 or 0)."""
     text = text.replace(_JOINT, " ")
     if text.isprintable() and max(text, default="") < "\u0300":
@@ -74,10 +74,10 @@ def escape_control_chars(text: str) -> str:
     return re.sub(_HARMFUL, lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
+def to_legible_text(text: str, word: int = NAME, longest: int = LONGEST) -> str:
     """Return the text with control characters escaped, and long words and texts shortened.
 
-    >>> legible("a" * 60 + " " + "b" * 1000, word=9)
+    >>> to_legible_text("a" * 60 + " " + "b" * 1000, word=9)
     'aaa...aaa bbb...bbb'
     """
     plain = escape_control_chars(
@@ -87,7 +87,7 @@ def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
     return _clip_text_middle(words, longest)
 
 
-def inert_json(text: str) -> str:
+def escape_json_control_chars(text: str) -> str:
     """Return the JSON text with control characters (but newline) written as JSON escapes."""
     import json
 
@@ -113,7 +113,9 @@ _SQUEEZED = 10  # and this one before the other columns are broken up
 _NARROW_WORD = 4  # columns of words are broken up down to this width before numbers are
 
 
-def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
+def terminal(
+    content: ShowableResult, width: int, colour: bool = False, unit: Unit = "macs"
+) -> str:
     """Return the page as text, with no line longer than `width`, except lines to copy.
 
     No name reaches the terminal with a control character in it, nor at any length. Columns that a
@@ -155,28 +157,30 @@ def _to_legible_block(block: Block) -> Block:
     """Return the block with names escaped and shortened, and no line break within numbers."""
     match block:
         case Title(parts):
-            return Title(tuple(map(_join_digit_groups, map(legible, parts))))
+            return Title(tuple(map(_join_digit_groups, map(to_legible_text, parts))))
         case Heading(text):
-            return Heading(_join_digit_groups(legible(text)))
+            return Heading(_join_digit_groups(to_legible_text(text)))
         case Text(text, mark, tone):
             return Text(
-                _join_digit_groups(legible(localize_commands(text), WORD)), legible(mark), tone
+                _join_digit_groups(to_legible_text(localize_commands(text), WORD)),
+                to_legible_text(mark),
+                tone,
             )
         case Code(text):
             return Code("\n".join(map(escape_control_chars, text.splitlines())))
         case Figure():  # `Page.without_figures` puts what stands in its stead
             return block
         case Command(text, mark):
-            return Command(escape_control_chars(localize_commands(text)), legible(mark))
+            return Command(escape_control_chars(localize_commands(text)), to_legible_text(mark))
         case Table():
             return replace(
                 block,
                 columns=tuple(
-                    replace(column, head=_join_digit_groups(legible(column.head)))
+                    replace(column, head=_join_digit_groups(to_legible_text(column.head)))
                     for column in block.columns
                 ),
                 rows=tuple(
-                    Row(tuple(map(_join_digit_groups, map(legible, row.cells))), row.tone)
+                    Row(tuple(map(_join_digit_groups, map(to_legible_text, row.cells))), row.tone)
                     for row in block.rows
                 ),
             )
@@ -189,8 +193,8 @@ def _join_digit_groups(text: str) -> str:
 
 def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
     """Return the heads of the columns that are left out of a table of this width."""
-    room = width - _indent(table)
-    brief = table.brief()
+    room = width - _table_margin(table)
+    brief = table.without_detail_columns()
     kept = [
         column
         for part in _split_table_columns(brief, room)
@@ -202,7 +206,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
 
 def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
     """Return a note that names the columns left out of a table, and how to show them."""
-    wide = _natural_width(table.brief(), _GAPS[-1]) + _indent(table)
+    wide = _natural_width(table.without_detail_columns(), _GAPS[-1]) + _table_margin(table)
     shown = "it" if len(lost) == 1 else "them"
     config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
     return Text(f"left out at {width} columns: {', '.join(lost)}; {config}", "   ", "dim")
@@ -231,17 +235,17 @@ def _layout_without_rich(block: Block, width: int) -> list[str] | None:
         case Command():
             return [block.mark + block.text]
         case Table():
-            return _straight_table(block, width)
-    return lines if all(cell_len(line) <= width for line in lines) else None
+            return _table_lines_without_rich(block, width)
+    return lines if all(terminal_cell_width(line) <= width for line in lines) else None
 
 
-def _straight_table(block: Table, width: int) -> list[str] | None:
+def _table_lines_without_rich(block: Table, width: int) -> list[str] | None:
     """Return the lines of a table without the library rich; None if it does not fit."""
-    room = width - _indent(block)
+    room = width - _table_margin(block)
     lines: list[str] = []
-    for location, part in enumerate(_split_table_columns(block.brief(), room)):
+    for location, part in enumerate(_split_table_columns(block.without_detail_columns(), room)):
         table, gap, broken = _fit_table_to_room(part, room)
-        widths = None if broken else _widths(table, gap, room)
+        widths = None if broken else _fit_column_widths(table, gap, room)
         if widths is None:
             return None
         heads = [] if table.bare else [tuple(column.head for column in table.columns)]
@@ -253,11 +257,11 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
                 return None
             for parts in zip_longest(*broken_cells, fillvalue=""):
                 padded = map(_pad_cell, parts, widths, rights)
-                lines.append(" " * _indent(block) + (" " * gap).join(padded))
+                lines.append(" " * _table_margin(block) + (" " * gap).join(padded))
     return lines
 
 
-def _widths(table: Table, gap: int, room: int) -> list[int] | None:
+def _fit_column_widths(table: Table, gap: int, room: int) -> list[int] | None:
     """Return the width of each column such that the table fits; None if it cannot fit."""
     widths = [_column_width(table, column, False) for column in range(len(table.columns))]
     if not widths or not all(widths):  # empty, or marks that stand on no letter
@@ -273,13 +277,16 @@ def _widths(table: Table, gap: int, room: int) -> list[int] | None:
 
 def _wrap_cell(cell: str, width: int) -> list[str]:
     """Return the cell as lines of at most `width`, wrapped at words; [] if a word is longer."""
-    if cell_len(cell) <= width:
+    if terminal_cell_width(cell) <= width:
         return [cell]
     lines = [""]
     for word in _WORD.findall(cell):
-        if cell_len(word.rstrip()) > width:
+        if terminal_cell_width(word.rstrip()) > width:
             return []
-        if lines[-1] and cell_len(lines[-1]) + cell_len(word.rstrip()) > width:
+        if (
+            lines[-1]
+            and terminal_cell_width(lines[-1]) + terminal_cell_width(word.rstrip()) > width
+        ):
             lines.append("")
         lines[-1] += word
     return [line.rstrip() for line in lines]
@@ -288,7 +295,7 @@ def _wrap_cell(cell: str, width: int) -> list[str]:
 def _pad_cell(cell: str, width: int, right: bool) -> str:
     """Return the cell with spaces added up to `width` columns, on its left if `right`."""
     text = cell.rstrip() if right else cell
-    room = " " * (width - cell_len(text))
+    room = " " * (width - terminal_cell_width(text))
     return room + text if right else text + room
 
 
@@ -312,11 +319,11 @@ def _rich_block_lines(block: Block, width: int, colour: bool) -> list[str]:
         emoji=False,
         legacy_windows=False,
     )
-    _print(console, block, width)
+    _print_block(console, block, width)
     return out.getvalue().splitlines()
 
 
-def _print(console: "Console", block: Block, width: int) -> None:
+def _print_block(console: "Console", block: Block, width: int) -> None:
     """Print a block to a console of the library rich."""
     from rich.padding import Padding
     from rich.text import Text as RichText
@@ -327,21 +334,23 @@ def _print(console: "Console", block: Block, width: int) -> None:
         case Heading():
             console.print(Padding(RichText(block.text, style="bold"), (0, 0, 0, _INDENT)))
         case Text():
-            console.print(_paragraph(block))
+            console.print(_to_rich_paragraph(block))
         case Code():
             lines = RichText(block.text.strip(), overflow="fold")
             console.print(Padding(lines, (0, 0, 0, 3 * _INDENT)))
         case Command():
             console.print(RichText(f"{block.mark}{block.text}"), soft_wrap=True)
         case Table():
-            indent = _indent(block)
-            for location, table in enumerate(_split_table_columns(block.brief(), width - indent)):
+            indent = _table_margin(block)
+            for location, table in enumerate(
+                _split_table_columns(block.without_detail_columns(), width - indent)
+            ):
                 if location:
                     console.print()
                 console.print(Padding(_to_rich_table(table, width - indent), (0, 0, 0, indent)))
 
 
-def _indent(table: Table) -> int:
+def _table_margin(table: Table) -> int:
     """Return the number of spaces to the left of a table."""
     return 3 * _INDENT if table.bare else _INDENT
 
@@ -351,14 +360,14 @@ def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
     lines = [""]
     for part in parts:
         longer = f"{lines[-1]} · {part}" if lines[-1].strip() else f"{lines[-1]}{part}"
-        if cell_len(longer) <= width or not lines[-1].strip():
+        if terminal_cell_width(longer) <= width or not lines[-1].strip():
             lines[-1] = longer
         else:
             lines.append(f"  {part}")
     return "\n".join(lines)
 
 
-def _paragraph(block: Text) -> "RichTable":
+def _to_rich_paragraph(block: Text) -> "RichTable":
     """Return a paragraph as a table of the library rich: its mark, then its wrapped text."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
@@ -378,11 +387,11 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
 
     table, gap, broken = _fit_table_to_room(table, room)
     tight = _natural_width(table, gap, _SQUEEZED, broken) > room
-    numbers_fit = tight and _with_narrow_words(table, gap, broken) <= room
+    numbers_fit = tight and _width_with_narrow_words(table, gap, broken) <= room
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
     for location, column in enumerate(table.columns):
         grid.add_column(
-            "\n".join(_head(table, location)) if broken else column.head,
+            "\n".join(_head_lines(table, location)) if broken else column.head,
             justify="right" if column.right else "left",
             no_wrap=not (column.flows or tight) or (numbers_fit and column.right),
             overflow="fold",
@@ -407,11 +416,11 @@ def _split_table_columns(table: Table, room: int) -> list[Table]:
     parts: list[list[int]] = []
     for location in range(table.stub, len(table.columns)):
         longer = [*stub, *(parts[-1] if parts else []), location]
-        if parts and _least_width(table.only(longer)) <= room:
+        if parts and _least_width(table.with_columns_at(longer)) <= room:
             parts[-1].append(location)
         else:
             parts.append([location])
-    return [table.only([*stub, *part]) for part in parts]
+    return [table.with_columns_at([*stub, *part]) for part in parts]
 
 
 def _least_width(table: Table) -> int:
@@ -442,7 +451,7 @@ def _natural_width(table: Table, gap: int, flowing: int = _FLOWING, broken: bool
     return sum(requested) + gap * (len(requested) - 1)
 
 
-def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
+def _width_with_narrow_words(table: Table, gap: int, broken: bool) -> int:
     """Return the width of a table whose columns of text are as narrow as possible."""
     widths = (
         _column_width(table, location, broken) if column.right else _NARROW_WORD
@@ -453,11 +462,13 @@ def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
 
 def _column_width(table: Table, location: int, broken: bool) -> int:
     """Return the width of a column, in terminal columns, including its head."""
-    head = _head(table, location) if broken else (table.columns[location].head,)
-    return max(_widest_cell(table, location), *map(cell_len, () if table.bare else head), 0)
+    head = _head_lines(table, location) if broken else (table.columns[location].head,)
+    return max(
+        _widest_cell(table, location), *map(terminal_cell_width, () if table.bare else head), 0
+    )
 
 
-def _head(table: Table, location: int) -> tuple[str, ...]:
+def _head_lines(table: Table, location: int) -> tuple[str, ...]:
     """Return the head of a column as lines, wrapped to the width of its cells."""
     head = table.columns[location].head
     longest = max(map(len, head.split()), default=1)
@@ -466,7 +477,7 @@ def _head(table: Table, location: int) -> tuple[str, ...]:
 
 def _widest_cell(table: Table, location: int) -> int:
     """Return the width of a column's longest cell, in terminal columns."""
-    return max((cell_len(row.cells[location]) for row in table.rows), default=0)
+    return max((terminal_cell_width(row.cells[location]) for row in table.rows), default=0)
 
 
 # Plain text in a file, or printed: what a terminal shows, without colour.
@@ -475,11 +486,11 @@ WIDTH = 80
 NARROWEST = 20
 
 
-def plain_page_text(content: Noun, unit: Unit = "macs") -> str:
+def plain_page_text(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the page of a result as plain text of a fixed width, without colours."""
     return terminal(content, WIDTH, unit=unit)
 
 
-def terminal_page_text(content: Noun) -> str:
+def terminal_page_text(content: ShowableResult) -> str:
     """Return the page as `print` shows it: as wide as the terminal, no newline at its end."""
     return terminal(content, terminal_width()).removesuffix("\n")

@@ -8,7 +8,7 @@ counted here.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -39,7 +39,7 @@ class PublishedRow(msgspec.Struct, frozen=True, kw_only=True):
     input: str = ""
 
     @property
-    def build(self) -> tuple[str, int | None, str]:
+    def build_key(self) -> tuple[str, int | None, str]:
         """The (target, image size, input) of the row; rows with the same value are counted
         once.
         """
@@ -65,6 +65,14 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     status: Status = "open"
     is_counted: bool = False
     reason: str = ""
+
+
+class RowJudgements(NamedTuple):
+    """The judged rows, by column the figures that each convention reproduces, and sentences."""
+
+    rows: tuple[AuditRow, ...]
+    conventions: dict[str, dict[str, int]]
+    contradictions: tuple[str, ...]
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,33 +111,36 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 def judge_rows(
     rows: Sequence[PublishedRow],
     numbers_by_build: Mapping[tuple[str, int | None, str], ModelNumbers | str],
-) -> tuple[tuple[AuditRow, ...], dict[str, dict[str, int]], tuple[str, ...]]:
-    """Return (judged rows, conventions, contradictions): `conventions` is {column: {convention:
-    number of figures that it reproduces}}, contradictions are sentences.
+) -> RowJudgements:
+    """Return for each published figure the convention that reproduces it, and the conventions and
+    contradictions of each column.
 
     Args:
         rows: the figures.
         numbers_by_build: the numbers of a model, or the reason why it has none, by
-            `PublishedRow.build`.
+            `PublishedRow.build_key`.
     """
-    readings = [_row_readings(row, numbers_by_build[row.build]) for row in rows]
+    readings = [_readings_of_row(row, numbers_by_build[row.build_key]) for row in rows]
     conventions: dict[str, dict[str, int]] = {}
     judged: dict[int, AuditRow] = {}
     contradictions: list[str] = []
     for column in dict.fromkeys(row.column for row in rows):
         indices = [index for index, row in enumerate(rows) if row.column == column]
-        tally = _tally(readings[index] for index in indices)
+        tally = _rows_per_convention(readings[index] for index in indices)
         conventions[column] = dict(tally.most_common())
         order = tuple(conventions[column])
         usual = order[0] if order else ""
         for index in indices:
-            numbers = numbers_by_build[rows[index].build]
+            numbers = numbers_by_build[rows[index].build_key]
             judged[index] = _judge_row(rows[index], readings[index], order, numbers)
-        contradictions += _contradictions(column, usual, [judged[index] for index in indices])
-    return tuple(judged[index] for index in range(len(rows))), conventions, tuple(contradictions)
+        contradictions += _column_contradictions(
+            column, usual, [judged[index] for index in indices]
+        )
+    judged_rows = tuple(judged[index] for index in range(len(rows)))
+    return RowJudgements(judged_rows, conventions, tuple(contradictions))
 
 
-def _row_readings(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, FigureReading]:
+def _readings_of_row(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, FigureReading]:
     """Return {name of a convention: reading} for all readings that print every digit of the row's
     figure.
     """
@@ -166,7 +177,7 @@ def _readings_under_switches(
     return switched
 
 
-def _tally(readings: Iterable[Mapping[str, FigureReading]]) -> "Counter[str]":
+def _rows_per_convention(readings: Iterable[Mapping[str, FigureReading]]) -> "Counter[str]":
     """Return a Counter of how many rows each convention reproduces; among equals the more
     plausible convention is first.
     """
@@ -193,7 +204,7 @@ def _judge_row(
         is_counted=not isinstance(numbers, str),
     )  # fmt: skip
     if not name:
-        reason = numbers if isinstance(numbers, str) else _nearest_words(row.figure, numbers)
+        reason = numbers if isinstance(numbers, str) else _nearest_number_text(row.figure, numbers)
         return msgspec.structs.replace(judged, reason=reason)
     amount = by_name[name].amount
     return msgspec.structs.replace(
@@ -226,7 +237,7 @@ def base_convention(name: str) -> str:
     return name.rpartition(" x ")[2].partition(" with ")[0]
 
 
-def _nearest_words(figure: PublishedFigure, numbers: ModelNumbers) -> str:
+def _nearest_number_text(figure: PublishedFigure, numbers: ModelNumbers) -> str:
     """Return a text that names the convention with the number nearest to the figure, or says that
     there is none.
     """
@@ -239,7 +250,7 @@ def _nearest_words(figure: PublishedFigure, numbers: ModelNumbers) -> str:
     return f"nearest: {name} prints {nearest.total}"
 
 
-def _contradictions(column: str, usual: str, rows: Sequence[AuditRow]) -> list[str]:
+def _column_contradictions(column: str, usual: str, rows: Sequence[AuditRow]) -> list[str]:
     """Return one sentence for each convention of a column other than the usual one: how many rows
     it prints, and of which model families.
     """

@@ -10,7 +10,7 @@ _REASONS = (
 )
 
 
-def batches_above_peak(content: Bench) -> Iterator[str]:
+def batch_rate_errors(content: Bench) -> Iterator[str]:
     """Yield a message for each measured batch size, and each phase of a training step, with a rate
     above the peak.
     """
@@ -24,7 +24,7 @@ def batches_above_peak(content: Bench) -> Iterator[str]:
             yield f"{phase.phase}: {100 * (phase.share or 0):.0f} % of the peak: {_REASONS}"
 
 
-def kernel_errors(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
+def kernel_time_errors(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
     """Yield a message for each impossible time: a kernel above the peak, or kernels that take
     longer than the run.
     """

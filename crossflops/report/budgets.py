@@ -28,7 +28,7 @@ from crossflops.report.recorded import (
     RecordedCount,
     module_numbers,
     module_paths,
-    names_like,
+    names_matching,
     operator_numbers,
 )
 
@@ -76,7 +76,9 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         """
         match = _RULE.fullmatch(text.strip())
         if match is None:
-            raise InputError(f"the budget {text!r} is not a valid rule{_mistake(text)}", _EXAMPLE)
+            raise InputError(
+                f"the budget {text!r} is not a valid rule{_rule_text_mistake(text)}", _EXAMPLE
+            )
         relative = match["unit"] == "%"
         if bool(match["relative"]) != relative:
             raise InputError(f"the limit in the budget {text!r} must be a number or +N%", _EXAMPLE)
@@ -105,7 +107,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
                 )
             exact = Fraction(baseline) * (1 + self.number)
             if isinstance(baseline, float):
-                return _without_noise(float(exact))
+                return _round_float_noise(float(exact))
             return math.floor(exact) if self.sign in ("<=", ">") else math.ceil(exact)
         return exact.numerator if exact.denominator == 1 else float(exact)
 
@@ -120,7 +122,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         }[self.sign]
 
 
-def _mistake(text: str) -> str:
+def _rule_text_mistake(text: str) -> str:
     """Return what is wrong in a text that resembles a rule, as the rest of a message that begins
     with ":"; "" if unknown.
     """
@@ -221,7 +223,7 @@ class Checks(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.checks) and all(check.error for check in self.checks)
 
 
-def hold_rules(
+def check_rules(
     target: str,
     rules: Sequence[BudgetRule],
     parts: Sequence[PartRules],
@@ -232,9 +234,9 @@ def hold_rules(
     compared with `before`.
     """
     allowed = _allow_uncounted(rules, now, before)
-    rows = [_hold_rule(target, rule, now, before, allowed) for rule in rules]
+    rows = [_check_rule(target, rule, now, before, allowed) for rule in rules]
     for part in parts:
-        rows += _hold_parts(target, part, now, before, allowed)
+        rows += _check_part_rules(target, part, now, before, allowed)
     return tuple(rows)
 
 
@@ -247,38 +249,40 @@ def failure_checks(
     """Return a failed check for each rule, with this error, for a model that could not be
     counted.
     """
-    rows = [_error_row(target, rule, error.message, error.hint) for rule in rules]
+    rows = [_check_with_error(target, rule, error.message, error.hint) for rule in rules]
     for part in parts:
         named = f"{part.kind} {part.pattern}"
         for rule in part.rules:
-            rows.append(replace(_error_row(target, rule, error.message, error.hint), part=named))
+            rows.append(
+                replace(_check_with_error(target, rule, error.message, error.hint), part=named)
+            )
     return tuple(rows)
 
 
-def _hold_parts(
+def _check_part_rules(
     target: str, part: PartRules, now: RecordedCount, before: Earlier, allowed: bool
 ) -> list[Check]:
     """Return the outcome of each rule for each module or operator that the pattern of `part`
     matches; failed checks if it matches none.
     """
     known = module_paths(now) if part.kind == "module" else list(now.operators)
-    names = names_like(part.pattern, known)
+    names = names_matching(part.pattern, known)
     if not names and part.kind == "operator" and _is_operator(part.pattern):
         names = [part.pattern]
     if not names:
         hint = nearest_name_hint(part.pattern, known, _hint_of_names(known, part.kind))
         message = f"no {part.kind} of the model matches {part.pattern!r}"
-        rows = [_error_row(target, rule, message, hint) for rule in part.rules]
+        rows = [_check_with_error(target, rule, message, hint) for rule in part.rules]
         return [replace(row, part=f"{part.kind} {part.pattern}") for row in rows]
     rows = []
     for name in names:
         own, own_record = _part_numbers(part.kind, name, now), None
-        if before.record is not None and _has_parts(part.kind, before.record):
+        if before.record is not None and _has_part_numbers(part.kind, before.record):
             own_record = _part_numbers(part.kind, name, before.record)
         own_before = replace(before, record=own_record)
         may_be_uncounted = allowed or _allow_uncounted(part.rules, own, own_before)
         for rule in part.rules:
-            row = _hold_rule(target, rule, own, own_before, may_be_uncounted)
+            row = _check_rule(target, rule, own, own_before, may_be_uncounted)
             if part.kind == "operator":
                 grew = (Growth(name, row.change),) if row.change and row.change > 0 else ()
                 row = replace(row, grew=grew, grew_in=rule.name)
@@ -308,7 +312,7 @@ def _part_numbers(kind: str, name: str, record: RecordedCount) -> RecordedCount:
     return module_numbers(record, name) if kind == "module" else operator_numbers(record, name)
 
 
-def _has_parts(kind: str, record: RecordedCount) -> bool:
+def _has_part_numbers(kind: str, record: RecordedCount) -> bool:
     """Return whether the record has numbers of its modules, or for another kind of its
     operators.
     """
@@ -322,13 +326,13 @@ def _allow_uncounted(rules: Sequence[BudgetRule], now: RecordedCount, before: Ea
     return any(
         rule.name == UNCOUNTED
         and rule.sign in _UPPER
-        and not _refusal(rule, now, before)
+        and not _reason_not_checkable(rule, now, before)
         and _is_within_budget(rule, now, before)
         for rule in rules
     )
 
 
-def _hold_rule(
+def _check_rule(
     target: str,
     rule: BudgetRule,
     now: RecordedCount,
@@ -338,8 +342,8 @@ def _hold_rule(
     """Return the outcome of one rule: value, limit, whether it holds, and which parts grew since
     `before`.
     """
-    if refusal := _refusal(rule, now, before):
-        return _error_row(target, rule, *refusal)
+    if refusal := _reason_not_checkable(rule, now, before):
+        return _check_with_error(target, rule, *refusal)
     value = now.values[rule.name]
     record = (
         before.record
@@ -347,7 +351,7 @@ def _hold_rule(
         else None
     )
     old = None if record is None else record.values.get(rule.name)
-    limit = None if _is_free(rule, before) else rule.limit(old)
+    limit = None if _has_no_baseline_to_grow_from(rule, before) else rule.limit(old)
     unseen = () if allowed or rule.name in NO_WORK else now.uncounted
     grew, kind = _parts_that_grew(rule.name, now, record) if record is not None else ((), "")
     return Check(
@@ -358,7 +362,7 @@ def _hold_rule(
         holds=(limit is None or rule.holds(value, limit)) and not unseen,
         grew=grew,
         grew_in=kind,
-        change=None if old is None else _without_noise(value - old),
+        change=None if old is None else _round_float_noise(value - old),
         uncounted=unseen,
         doubt=now.doubts.get(rule.name, ""),
         line=rule.line,
@@ -367,19 +371,19 @@ def _hold_rule(
     )
 
 
-def _is_free(rule: BudgetRule, before: Earlier) -> bool:
+def _has_no_baseline_to_grow_from(rule: BudgetRule, before: Earlier) -> bool:
     """Return whether the rule limits growth and the model is new, so that there is nothing to
     compare with.
     """
     return rule.relative and before.is_new
 
 
-def _without_noise(number: Amount) -> Amount:
+def _round_float_noise(number: Amount) -> Amount:
     """Return a float rounded to four significant digits, an integer unchanged."""
     return float(f"{number:.4g}") if isinstance(number, float) else number
 
 
-def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
+def _check_with_error(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
     """Return a failed check without a value, for a rule that could not be checked because of this
     error.
     """
@@ -389,7 +393,9 @@ def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
     )  # fmt: skip
 
 
-def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str, str] | None:
+def _reason_not_checkable(
+    rule: BudgetRule, now: RecordedCount, before: Earlier
+) -> tuple[str, str] | None:
     """Return (message, hint) with the reason why a rule cannot be checked, or None if it can."""
     if now.missing and rule.name in now.missing:
         return now.missing[rule.name]
@@ -400,7 +406,7 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
             f"{rule.text!r} names {rule.name}, which is unknown",
             nearest_name_hint(rule.name, known, there),
         )
-    if not rule.relative or _is_free(rule, before):
+    if not rule.relative or _has_no_baseline_to_grow_from(rule, before):
         return None
     if before.record is None or rule.name not in before.record.values:
         return f"{rule.text!r} {before.message}", before.hint
@@ -418,7 +424,7 @@ def _has_same_request(now: RecordedCount, before: RecordedCount) -> bool:
 def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> bool:
     """Return whether the number `now` keeps the rule, compared with `before`."""
     value = now.values[rule.name]
-    if _is_free(rule, before):
+    if _has_no_baseline_to_grow_from(rule, before):
         return True
     old = before.record.values.get(rule.name) if before.record else None
     return rule.holds(value, rule.limit(old))

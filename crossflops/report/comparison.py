@@ -72,12 +72,14 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
         return self.delta - (self.model or 0) - sum(cause.amount for cause in self.differences)
 
 
-def contrast(first: Reconciliation, second: Reconciliation, models: bool = False) -> Contrast:
+def contrast_accounts(
+    first: Reconciliation, second: Reconciliation, models: bool = False
+) -> Contrast:
     """Return the difference between two tools' totals, cause by cause, the largest first.
 
     They are of one model, or with `models` of two: then what differs in these is apart.
     """
-    unit = _unit(first, second)
+    unit = _smallest_unit_per_mac(first, second)
     own, other = _amounts_by_cause(first, unit), _amounts_by_cause(second, unit)
     calls, more = _calls_by_cause(first.explanations), _calls_by_cause(second.explanations)
     rows = (
@@ -103,7 +105,7 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
     )
 
 
-def _unit(*accounts: Reconciliation) -> int:
+def _smallest_unit_per_mac(*accounts: Reconciliation) -> int:
     """Return the smallest FLOPs or MACs that one of the tools counts per MAC; 1 if it is not known
     for all of them.
     """
@@ -171,7 +173,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
 Plain = dict[str, Any]
 
 
-def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
+def add_account_differences(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
     """Add the difference from the native count and the residual of each tool to its JSON row."""
     for row, account in zip(rows, accounts, strict=True):
         row["delta"] = account.delta
@@ -180,18 +182,18 @@ def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
             row["params"] |= {"delta": account.params.delta, "residual": account.params.residual}
 
 
-def derive_contrast(plain: Plain, contrast: Contrast) -> None:
+def add_contrast_differences(plain: Plain, contrast: Contrast) -> None:
     """Add the difference, the residual, and the amount of each cause to the JSON of a contrast."""
     plain |= {"delta": contrast.delta, "residual": contrast.residual}
     for row, difference in zip(plain["differences"], contrast.differences, strict=True):
         row["amount"] = difference.amount
 
 
-def derive_against(plain: Plain, against: Against) -> None:
+def add_model_differences(plain: Plain, against: Against) -> None:
     """Add the differences and the residuals between two models to their JSON."""
-    derive(plain["reconciliations"], against.reconciliations)
+    add_account_differences(plain["reconciliations"], against.reconciliations)
     for row, contrast in zip(plain["tools"], against.tools, strict=True):
-        derive_contrast(row, contrast)
+        add_contrast_differences(row, contrast)
     aligned = against.alignment
     plain["alignment"] |= {
         "delta": msgspec.to_builtins(aligned.delta),
@@ -261,12 +263,12 @@ def tool_positions(
     return tuple(
         Position(tool=answer.tool, version="", stand="failed", failure=answer)
         if isinstance(answer, Failure)
-        else _position(answer, by_tool[answer.tool])
+        else _tool_position(answer, by_tool[answer.tool])
         for answer in answers
     )
 
 
-def _position(answer: Profile, account: Reconciliation) -> Position:
+def _tool_position(answer: Profile, account: Reconciliation) -> Position:
     """Return how the total of a tool relates to the native MACs: agreement, residual and causes
     other than the unit.
     """
@@ -275,7 +277,7 @@ def _position(answer: Profile, account: Reconciliation) -> Position:
     return Position(
         tool=answer.tool,
         version=answer.version,
-        stand=_tool_stand(account.residual, unit, causes),
+        stand=_agreement_with_native(account.residual, unit, causes),
         residual=account.residual,
         unit=unit,
         as_macs=Fraction(account.theirs) / unit if unit and isfinite(account.theirs) else None,
@@ -283,7 +285,9 @@ def _position(answer: Profile, account: Reconciliation) -> Position:
     )
 
 
-def _tool_stand(residual: Amount, unit: int | None, causes: tuple[Explanation, ...]) -> Stand:
+def _agreement_with_native(
+    residual: Amount, unit: int | None, causes: tuple[Explanation, ...]
+) -> Stand:
     """Return "agrees", "agrees after" (without operations outside of contractions), "differs" or
     "unexplained" for a tool's total.
     """

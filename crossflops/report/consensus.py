@@ -12,8 +12,8 @@ from crossflops.report.quantity import (
     count_with_noun,
     exact_amount,
     percent_change,
-    release,
     short_amount,
+    version_without_suffix,
 )
 from crossflops.report.report import ModuleRow, Report
 
@@ -34,13 +34,13 @@ def build_consensus(report: Report) -> Consensus:
     """
     macs = report.scope.macs
     tools = tool_positions(report.profiles or (), report.reconciliations or ())
-    caveats = tuple(_caveats(report))
+    caveats = tuple(_caveat_sentences(report))
     return Consensus(
         macs=macs,
         flops=2 * macs,
         citable=not caveats,
-        sentence=_sentence(report, tools, caveats),
-        reason=_why_this_one(tools),
+        sentence=_citation_sentence(report, tools, caveats),
+        reason=_agreement_reason(tools),
         caveats=caveats,
         verdicts=tuple(
             Verdict(
@@ -62,7 +62,7 @@ def _inexact_grades(report: Report) -> list[str]:
     return [grade for grade in _WEAKER if grade in grades]
 
 
-def _caveats(report: Report) -> list[str]:
+def _caveat_sentences(report: Report) -> list[str]:
     """Return one sentence for each reason why the MACs are not exact: uncounted nodes, estimates,
     upper bounds.
     """
@@ -76,7 +76,9 @@ def _caveats(report: Report) -> list[str]:
     return caveats + [_WEAKER[grade][1] for grade in _inexact_grades(report)]
 
 
-def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, ...]) -> str:
+def _citation_sentence(
+    report: Report, tools: tuple[Position, ...], caveats: tuple[str, ...]
+) -> str:
     """Return the sentence to cite, with the model, its MACs, what counts, the caveats, and which
     tools agree.
     """
@@ -88,14 +90,16 @@ def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, .
         f"{short_amount(2 * macs, 'FLOPs')} at 2 per MAC)"
     )
     parts = [
-        f"{_consensus_subject(report)}: {about} {value} for {_pass(report)}".replace(":  ", ": "),
-        f"contractions only{_consensus_operators(report)}, "
+        f"{_consensus_subject(report)}: {about} {value} for {_pass_description(report)}".replace(
+            ":  ", ": "
+        ),
+        f"contractions only{_operators_with_macs_text(report)}, "
         "no biases, normalizations or activations",
     ]
     if report.totals.constant_macs and not isinstance(report.module, ModuleRow):
         parts[1] += f"; {exact_amount(report.totals.constant_macs)} of these depend on no input"
     text = f"{', '.join(parts)}; {_counter_description(report)}"
-    return "; ".join([text, *caveats, *_agreement(tools)]) + "."
+    return "; ".join([text, *caveats, *_agreement_clauses(tools)]) + "."
 
 
 def _consensus_subject(report: Report) -> str:
@@ -105,7 +109,7 @@ def _consensus_subject(report: Report) -> str:
     return f"{report.module.path} of {report.name}"
 
 
-def _pass(report: Report) -> str:
+def _pass_description(report: Report) -> str:
     """Return a text for the counted run, such as "one forward pass at input 1x3x224x224 float32,
     in evaluation mode".
     """
@@ -124,7 +128,7 @@ def _pass(report: Report) -> str:
     return ", ".join(mode)
 
 
-def _consensus_operators(report: Report) -> str:
+def _operators_with_macs_text(report: Report) -> str:
     """Return the operators with MACs in parentheses, the largest first, with a space before; "" if
     there are none.
     """
@@ -138,11 +142,15 @@ def _counter_description(report: Report) -> str:
     counter = f"crossflops {versions['crossflops']}" if "crossflops" in versions else "crossflops"
     opset = report.model.opset.get("")
     graph = f"the ONNX graph (opset {opset})" if opset else "the ONNX graph"
-    exporter = f" exported by torch {release(versions['torch'])}" if "torch" in versions else ""
+    exporter = (
+        f" exported by torch {version_without_suffix(versions['torch'])}"
+        if "torch" in versions
+        else ""
+    )
     return f"counted by {counter} on {graph}{exporter}"
 
 
-def _agreement(tools: tuple[Position, ...]) -> list[str]:
+def _agreement_clauses(tools: tuple[Position, ...]) -> list[str]:
     """Return one clause for the tools whose totals agree, and one for those that agree without
     other operations; [] if none does.
     """
@@ -151,14 +159,18 @@ def _agreement(tools: tuple[Position, ...]) -> list[str]:
         ("agrees", ""),
         ("agrees after", " after operations outside of contractions are subtracted"),
     ):
-        names = [f"{tool.tool} {release(tool.version)}" for tool in tools if tool.stand == stand]
+        names = [
+            f"{tool.tool} {version_without_suffix(tool.version)}"
+            for tool in tools
+            if tool.stand == stand
+        ]
         if names:
             verb = "agrees" if len(names) == 1 else "agree"
             clauses.append(f"{_join_names(names, 'tool')} {verb}{condition}")
     return clauses
 
 
-def _why_this_one(tools: tuple[Position, ...]) -> str:
+def _agreement_reason(tools: tuple[Position, ...]) -> str:
     """Return a sentence that says how many tools count these MACs."""
     stands = [tool.stand for tool in tools if tool.stand != "failed"]
     same, after = stands.count("agrees"), stands.count("agrees after")
@@ -189,10 +201,10 @@ def _position_reason(tool: Position, macs: int) -> str:
         return "the same" if tool.unit in (None, 1) else f"the same, at {tool.unit} per MAC"
     separate = "" if tool.as_macs is None else f"{percent_change(tool.as_macs, macs)} "
     config = "on top" if tool.stand == "agrees after" else "as MACs"
-    return f"{separate}{config}: {_consensus_causes(tool.causes)}"
+    return f"{separate}{config}: {_causes_text(tool.causes)}"
 
 
-def _consensus_causes(causes: tuple[Explanation, ...]) -> str:
+def _causes_text(causes: tuple[Explanation, ...]) -> str:
     """Return a text with the causes and their amounts, the largest first."""
     rows = sorted(causes, key=lambda row: -abs(row.amount))
     return _join_names(

@@ -78,6 +78,7 @@ def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> Custom
         formula=formula.function.__name__,
         source=formula.source,
         origin=formula.origin,
+        pattern=formula.name if formula.pattern is not None else "",
     )
 
 
@@ -136,14 +137,17 @@ def formula_stub(node: Node) -> str:
         unique = index < len(named) and named.count(named[index]) == 1
         access = f'call.input("{named[index]}")' if unique else f"call.inputs[{index}]"
         shape = "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar"
-        axes = [letters.setdefault(size, f"{_letter(len(letters))}") for size in spec.shape or ()]
+        axes = [
+            letters.setdefault(size, f"{_dimension_letter(len(letters))}")
+            for size in spec.shape or ()
+        ]
         repeated = len(set(axes)) < len(axes)
         names = [f"{axis}{position}" for position, axis in enumerate(axes)] if repeated else axes
         left = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
         label = f"{named[index]}: " if index < len(named) else ""
         lines.append(f"    {left}{access}.shape  # {label}{shape} {spec.dtype}")
     lines += [
-        f'    {_variable(key)} = call.attributes["{key.removesuffix("_")}"]  # {value!r}'
+        f'    {_to_variable_name(key)} = call.attributes["{key.removesuffix("_")}"]  # {value!r}'
         for key, value in node.with_source_arguments.attrs.items()
     ]
     results = (
@@ -178,11 +182,11 @@ def _function_name(name: str) -> str:
     return written if written and not written[0].isdigit() else "count_call"
 
 
-def _letter(position: int) -> str:
+def _dimension_letter(position: int) -> str:
     """Return the letter for the dimension number `position`: a to z, then a1, b1 and so on."""
     return _LETTERS[position % len(_LETTERS)] + (str(position // 26) if position >= 26 else "")
 
 
-def _variable(name: str) -> str:
+def _to_variable_name(name: str) -> str:
     """Return the name as a Python variable: other characters become "_"."""
     return "".join(letter if letter.isalnum() else "_" for letter in name).rstrip("_")

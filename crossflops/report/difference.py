@@ -13,8 +13,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.ir.reconciliation import CauseRow, Work
-from crossflops.operators.float_forms import float_form
-from crossflops.operators.original_names import original_name
+from crossflops.operators.float_forms import float_operator_name
+from crossflops.operators.original_names import name_before_fusion_and_quantization
 from crossflops.report.report import Report, UncountedRow
 
 Kind: TypeAlias = Literal["changed", "moved", "appeared", "vanished"]
@@ -82,7 +82,7 @@ def report_difference(
     """
     before, after = report_total_work(first), report_total_work(second)
     over: tuple[str, ...] = ()
-    old, new = _placements(first, second)
+    old, new = _comparable_placements(first, second)
     if most is not None:
         pairs = ((kind, getattr(before, kind), getattr(after, kind)) for kind in KINDS)
         over = tuple(kind for kind, was, is_ in pairs if is_ > was * (1 + most))
@@ -92,7 +92,7 @@ def report_difference(
         first_work=before,
         second_work=after,
         modules=tuple(row_changes(old.modules, new.modules)),
-        nodes=tuple(row_changes(*_node_rows(old.rows, new.rows))),
+        nodes=tuple(row_changes(*_comparable_rows(old.rows, new.rows))),
         max_increase=None if most is None else float(most),
         over=over,
         uncounted_before=first.uncounted,
@@ -112,17 +112,17 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
         row.inputs for row in second.uncounted
     )
 
-    def kind(row: UncountedRow) -> tuple[str, str, tuple[str, ...]]:
+    def identity(row: UncountedRow) -> tuple[str, str, tuple[str, ...]]:
         """Return what two uncounted nodes have in common if they are the same: (operator, reason,
         shapes).
         """
         return row.op, row.reason, row.inputs if has_shapes else ()
 
-    left = Counter(map(kind, first.uncounted))
+    left = Counter(map(identity, first.uncounted))
     came = []
     for row in second.uncounted:
-        if left[kind(row)]:
-            left[kind(row)] -= 1
+        if left[identity(row)]:
+            left[identity(row)] -= 1
         else:
             came.append(row)
     return tuple(came)
@@ -139,7 +139,7 @@ def report_total_work(report: Report) -> Work:
     return Work(macs=report.macs, flops=report.flops, params=report.params)
 
 
-def own_work(report: Report) -> dict[str, tuple[str, Work]]:
+def work_without_submodules(report: Report) -> dict[str, tuple[str, Work]]:
     """Return {module path: (class, MACs, FLOPs and parameters without its submodules)}; the path
     of the model is "".
     """
@@ -177,13 +177,13 @@ def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
     indices: Counter[str] = Counter()
     named: dict[str, _NodeRow] = {}
     for row in rows:
-        location = f"{row.path}/{float_form(row.op)}" if row.path else row.node
+        location = f"{row.path}/{float_operator_name(row.op)}" if row.path else row.node
         indices[location] += 1
         named[f"{location}#{indices[location]}" if indices[location] > 1 else location] = row
     return {name: row for name, row in named.items() if row.work != Work()}
 
 
-def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Rows]:
+def _comparable_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Rows]:
     """Return {node name: (operator, work)} of both models, in which nodes that are the same have
     the same name.
 
@@ -194,11 +194,16 @@ def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Row
     before, after = _work_nodes_by_name(first), _work_nodes_by_name(second)
     after = _rename_same_nodes(after, before)
     left = {name: row for name, row in before.items() if name not in after}
-    by_node = {(row.node, _family(row)): name for name, row in left.items()}
-    by_place = {(row.path, _family(row)): name for name, row in left.items() if row.path}
+    by_node = {(row.node, _operator_family_of_row(row)): name for name, row in left.items()}
+    by_place = {
+        (row.path, _operator_family_of_row(row)): name for name, row in left.items() if row.path
+    }
     renamed = {}
     for name, row in after.items():
-        keys = (by_node.get((row.node, _family(row))), by_place.get((row.path, _family(row))))
+        keys = (
+            by_node.get((row.node, _operator_family_of_row(row))),
+            by_place.get((row.path, _operator_family_of_row(row))),
+        )
         known = next((key for key in keys if key in left), None) if name not in before else None
         if known is not None:
             del left[known]
@@ -240,7 +245,7 @@ class _Placement(NamedTuple):
     modules: dict[str, tuple[str, Work]]
 
 
-def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
+def _comparable_placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
     """Return the nodes and modules of both reports; a node that the other report has in a
     submodule is moved into that submodule.
 
@@ -249,7 +254,8 @@ def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
     left in.
     """
     before, after = [
-        _Placement(_read_rows(report), own_work(report)) for report in (first, second)
+        _Placement(_node_rows_of_report(report), work_without_submodules(report))
+        for report in (first, second)
     ]
     for placed, other in ((before, after), (after, before)):
         known, own = _unique_nodes_by_identity(other.rows), _unique_nodes_by_identity(placed.rows)
@@ -266,12 +272,17 @@ def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
     return before, after
 
 
-def _read_rows(report: Report) -> list[_NodeRow]:
+def _node_rows_of_report(report: Report) -> list[_NodeRow]:
     """Return a row for each node of a report: its original name, module path, operator, MACs and
     FLOPs.
     """
     return [
-        _NodeRow(original_name(row.node), row.path, row.op, Work(macs=row.macs, flops=row.flops))
+        _NodeRow(
+            name_before_fusion_and_quantization(row.node),
+            row.path,
+            row.op,
+            Work(macs=row.macs, flops=row.flops),
+        )
         for row in report.nodes
     ]
 
@@ -280,7 +291,7 @@ def _node_identity(row: _NodeRow) -> tuple[str, str, int]:
     """Return (node name, operator family, MACs), which is equal for the same node in two
     reports.
     """
-    return row.node, _family(row), int(row.work.macs)
+    return row.node, _operator_family_of_row(row), int(row.work.macs)
 
 
 def _unique_nodes_by_identity(rows: list[_NodeRow]) -> dict[tuple[str, str, int], _NodeRow]:
@@ -323,14 +334,16 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
     A report does not say which node uses which parameters.
     """
 
-    def excess(path: str) -> int:
+    def parameter_excess(path: str) -> int:
         """Return how many more parameters the module has here than in the other report."""
         known = other.modules.get(path, ("", Work()))[1]
         return int(placed.modules[path][1].params - known.params)
 
     for end in moved:
         for start in (*_ancestor_paths(end), ""):
-            amount = min(-excess(end), excess(start) if start in placed.modules else 0)
+            amount = min(
+                -parameter_excess(end), parameter_excess(start) if start in placed.modules else 0
+            )
             if amount > 0:
                 _move_work(Work(params=amount), start, end, placed, other)
 
@@ -344,11 +357,11 @@ _FAMILIES = {"Gemm": "MatMul", "FusedMatMul": "MatMul", "FusedGemm": "MatMul"}
 _FAMILIES |= dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv"), "Conv")
 
 
-def _family(row: _NodeRow) -> str:
+def _operator_family_of_row(row: _NodeRow) -> str:
     """Return the operator family of a node, which is the same for variants such as Gemm and
     MatMul, float or quantized.
     """
-    form = float_form(row.op).rpartition(".")[2]
+    form = float_operator_name(row.op).rpartition(".")[2]
     return _FAMILIES.get(form, form)
 
 
@@ -385,9 +398,9 @@ def row_changes(first: Rows, second: Rows) -> Iterator[Change]:
     for name, (what, amount) in gone.items():
         rows.append(Change(kind="vanished", name=name, what=what, first=amount))
 
-    def size(change: Change) -> tuple[int, int, int]:
+    def change_sort_key(change: Change) -> tuple[int, int, int]:
         """Return a sort key that puts the change with most MACs, FLOPs, parameters first."""
         delta = change.delta
         return -abs(delta.macs), -abs(delta.flops), -abs(delta.params)
 
-    yield from sorted(rows, key=size)
+    yield from sorted(rows, key=change_sort_key)

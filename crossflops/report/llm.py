@@ -5,7 +5,7 @@ from typing import Any
 from crossflops.ir.formula_account import FormulaReport
 
 
-def derive_formulas(plain: dict[str, Any], report: FormulaReport) -> None:
+def add_formula_differences(plain: dict[str, Any], report: FormulaReport) -> None:
     """Add the difference from the native count, the residual and the FLOPs per token of each
     formula to its JSON.
     """

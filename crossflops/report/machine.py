@@ -27,7 +27,7 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
     flops_per_clock: dict[str, int]
 
     @property
-    def usable(self) -> float:
+    def usable_cores(self) -> float:
         """The number of cores that this process can use, a fraction if a CPU quota limits it."""
         return self.cores if self.quota is None else min(float(self.cores), self.quota)
 
@@ -36,7 +36,9 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
         one of them is unknown.
         """
         rate = self.flops_per_clock.get(precision)
-        return None if rate is None or self.clock is None else self.usable * self.clock * rate
+        return (
+            None if rate is None or self.clock is None else self.usable_cores * self.clock * rate
+        )
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):

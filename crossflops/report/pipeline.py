@@ -38,17 +38,17 @@ class CountedPart(NamedTuple):
         return self.part.times
 
 
-def add_part_reports(name: str, parts: Sequence[CountedPart]) -> Report:
+def pipeline_report(name: str, parts: Sequence[CountedPart]) -> Report:
     """Return the report of a pipeline of this name.
 
     Its rows have all runs of their part, and begin with the name of that.
     """
     totals = _add_totals(parts)
-    custom = tuple(row for entry in parts for row in _custom_operator_rows(entry))
+    custom = tuple(row for entry in parts for row in _part_custom_operator_rows(entry))
     return Report(
-        model=_model_info(name, parts),
+        model=_pipeline_model_info(name, parts),
         totals=totals,
-        macs_by_precision=_add_amounts(
+        macs_by_precision=_sum_amounts_by_key(
             (entry.report.macs_by_precision, entry.times) for entry in parts
         ),
         uncounted=tuple(
@@ -56,9 +56,9 @@ def add_part_reports(name: str, parts: Sequence[CountedPart]) -> Report:
             for part, report in parts
             for row in report.uncounted
         ),
-        by_op=_operator_rows(parts),
-        modules=_module_rows(totals, parts),
-        nodes=tuple(row for entry in parts for row in _node_rows(entry)),
+        by_op=_pipeline_operator_rows(parts),
+        modules=_pipeline_module_rows(totals, parts),
+        nodes=tuple(row for entry in parts for row in _part_node_rows(entry)),
         branches=tuple(
             replace(row, node=f"{part.name}/{row.node}")
             for part, report in parts
@@ -70,7 +70,7 @@ def add_part_reports(name: str, parts: Sequence[CountedPart]) -> Report:
     )
 
 
-def _model_info(name: str, parts: Sequence[CountedPart]) -> ModelInfo:
+def _pipeline_model_info(name: str, parts: Sequence[CountedPart]) -> ModelInfo:
     """Return the name, the digest and the opsets of a pipeline, which has no inputs of its own."""
     text = "\n".join(f"{part.times} {report.model.digest}" for part, report in parts)
     opsets: dict[str, int] = {}
@@ -86,7 +86,7 @@ def _module_path(part: str, inner: str) -> str:
     return f"{part}.{inner}" if inner else part
 
 
-def _with_own_weights(parts: Sequence[CountedPart]) -> list[CountedPart]:
+def _parts_with_new_model(parts: Sequence[CountedPart]) -> list[CountedPart]:
     """Return the parts whose model is not that of an earlier part."""
     return [entry for entry in parts if not entry.part.weights_of]
 
@@ -99,7 +99,7 @@ def _add_totals(parts: Sequence[CountedPart]) -> Totals:
         for key in Totals.__struct_fields__
         if key not in _ONCE
     }
-    own = [entry.report.totals for entry in _with_own_weights(parts)]
+    own = [entry.report.totals for entry in _parts_with_new_model(parts)]
     are_active = any(totals.active_params is not UNSET for totals in own)
     return Totals(
         **sums,
@@ -107,13 +107,13 @@ def _add_totals(parts: Sequence[CountedPart]) -> Totals:
         active_params=sum(totals.active_params or totals.params for totals in own)
         if are_active
         else UNSET,
-        dead_macs=_add_known(every, "dead_macs", all),
-        unchosen_macs=_add_known(every, "unchosen_macs", any),
+        dead_macs=_sum_optional_numbers(every, "dead_macs", all),
+        unchosen_macs=_sum_optional_numbers(every, "unchosen_macs", any),
         exactness=_weakest_grades(totals.exactness for totals, _ in every),
     )
 
 
-def _add_known(
+def _sum_optional_numbers(
     every: Sequence[tuple[Totals, int]], key: str, enough: Callable[[Iterable[bool]], bool]
 ) -> int | UnsetType:
     """Return the sum of a number that totals may lack; UNSET unless `enough` of them have it."""
@@ -134,7 +134,9 @@ def _weakest_grades(
     return by_kind or UNSET
 
 
-def _add_amounts(amounts: Iterable[tuple[Mapping[str, int] | UnsetType, int]]) -> dict[str, int]:
+def _sum_amounts_by_key(
+    amounts: Iterable[tuple[Mapping[str, int] | UnsetType, int]],
+) -> dict[str, int]:
     """Return {key: sum of the amounts times the runs}."""
     sums: dict[str, int] = {}
     for named, times in amounts:
@@ -143,7 +145,7 @@ def _add_amounts(amounts: Iterable[tuple[Mapping[str, int] | UnsetType, int]]) -
     return sums
 
 
-def _operator_rows(parts: Sequence[CountedPart]) -> tuple[OpRow, ...]:
+def _pipeline_operator_rows(parts: Sequence[CountedPart]) -> tuple[OpRow, ...]:
     """Return a row for each operator: the nodes of all parts, and the work of all their runs."""
     rows: dict[str, OpRow] = {}
     for _, report, times in ((*entry, entry.times) for entry in parts):
@@ -158,7 +160,7 @@ def _operator_rows(parts: Sequence[CountedPart]) -> tuple[OpRow, ...]:
     return tuple(sorted(rows.values(), key=lambda row: (-row.flops, row.op)))
 
 
-def _module_rows(totals: Totals, parts: Sequence[CountedPart]) -> tuple[ModuleRow, ...]:
+def _pipeline_module_rows(totals: Totals, parts: Sequence[CountedPart]) -> tuple[ModuleRow, ...]:
     """Return the pipeline, and beneath it each part with its modules."""
     root = ModuleRow(
         path="", class_=_CLASS, macs=totals.macs, flops=totals.flops, params=totals.params
@@ -182,7 +184,7 @@ def _module_rows(totals: Totals, parts: Sequence[CountedPart]) -> tuple[ModuleRo
     return tuple(rows)
 
 
-def _node_rows(entry: CountedPart) -> Iterable[NodeRow]:
+def _part_node_rows(entry: CountedPart) -> Iterable[NodeRow]:
     """Yield the nodes of a part, each with the work of all runs."""
     part, times = entry.part, entry.times
     for row in entry.report.nodes:
@@ -197,7 +199,7 @@ def _node_rows(entry: CountedPart) -> Iterable[NodeRow]:
         )
 
 
-def _custom_operator_rows(entry: CountedPart) -> Iterable[CustomOperatorRow]:
+def _part_custom_operator_rows(entry: CountedPart) -> Iterable[CustomOperatorRow]:
     """Yield the custom operators of a part, with all runs."""
     times = entry.times
     for row in entry.report.custom_operators or ():
@@ -221,7 +223,7 @@ def _add_memory(totals: Totals, parts: Sequence[CountedPart]) -> Memory | UnsetT
         for key in ("access_bytes", "access_elements", "elements_read", "elements_written")
     }
     are_typed = all(memory.param_bytes_by_type is not UNSET for memory in stored)
-    by_type = _add_amounts((memory.access_bytes_by_type, times) for memory, times in every)
+    by_type = _sum_amounts_by_key((memory.access_bytes_by_type, times) for memory, times in every)
     return Memory(
         **moved,
         intensity=Intensity(totals.flops, moved["access_bytes"]),
@@ -230,7 +232,9 @@ def _add_memory(totals: Totals, parts: Sequence[CountedPart]) -> Memory | UnsetT
         unsized=sum(memory.unsized for memory, _ in every),
         param_bytes=sum(memory.param_bytes for memory in stored),
         access_bytes_by_type=by_type or UNSET,
-        param_bytes_by_type=_add_amounts((memory.param_bytes_by_type, 1) for memory in stored)
+        param_bytes_by_type=_sum_amounts_by_key(
+            (memory.param_bytes_by_type, 1) for memory in stored
+        )
         if are_typed
         else UNSET,
     )

@@ -1,6 +1,7 @@
 """Hold the profile of a training step: its count and its times, in total and by module."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -260,16 +261,16 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     def step_macs(self) -> int:
         """The MACs of the step with modules outside the model, without recomputation."""
         return self.model_macs + sum(
-            work.macs - work.recomputed_macs for work in self._works_beside
+            work.macs - work.recomputed_macs for work in self._extra_module_works
         )
 
     @property
     def executed_step_macs(self) -> int:
         """The MACs of the step with modules outside the model, with recomputation."""
-        return self.executed_macs + sum(work.macs for work in self._works_beside)
+        return self.executed_macs + sum(work.macs for work in self._extra_module_works)
 
     @property
-    def _works_beside(self) -> list[Training]:
+    def _extra_module_works(self) -> list[Training]:
         """The training work of each module outside of the model whose work is known."""
         return [row.training for row in self.beside if row.training is not None]
 
@@ -387,14 +388,26 @@ def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleP
     return inside
 
 
-def modules_above_peak(
-    modules: Iterable[ModuleProfile], peak: float
-) -> tuple[tuple[ModuleProfile, str, float], ...]:
-    """Return (module, "forward" or "backward", FLOP/s) for each pass of a module that was faster
-    than the peak.
-    """
+class FastPass(NamedTuple):
+    """A pass of a module ("forward" or "backward") with its rate in FLOP/s."""
+
+    module: ModuleProfile
+    phase: str
+    rate: float
+
+
+class UnexplainedTime(NamedTuple):
+    """A module whose submodules take another time, in seconds, than the module."""
+
+    module: ModuleProfile
+    submodules: int
+    submodule_seconds: float
+
+
+def modules_above_peak(modules: Iterable[ModuleProfile], peak: float) -> tuple[FastPass, ...]:
+    """Return each pass of a module that was faster than the peak, with its rate."""
     return tuple(
-        (row, word, rate)
+        FastPass(row, word, rate)
         for row in modules
         for word, rate in (("forward", row.rate), ("backward", row.backward_rate))
         if rate is not None and rate > peak
@@ -403,13 +416,12 @@ def modules_above_peak(
 
 def modules_with_time_gap(
     modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()
-) -> tuple[tuple[ModuleProfile, int, float], ...]:
-    """Return (module, number of submodules, seconds of these) for each module whose forward time
-    differs from that of its submodules by more than 10 %.
+) -> tuple[UnexplainedTime, ...]:
+    """Return the modules whose forward time differs from that of their submodules by more than
+    10 %, each with the number of its submodules and their seconds.
 
-    Each with the number of its parts and their seconds. Looked at are modules with 5 % of the
-    time. One with work of its own accounts for the rest of its time by that; what is in it may
-    not take longer than it does.
+    Looked at are modules with 5 % of the time. One with work of its own accounts for the rest of
+    its time by that; what is in it may not take longer than it does.
     """
     rows = list(modules)
     inside, hidden = children_by_path(rows), set(unseen)
@@ -422,7 +434,7 @@ def modules_with_time_gap(
         least = 0.0 if row.own_flops else COVERED
         total = sum(part.forward_seconds or 0.0 for part in parts)
         if not least * seconds <= total <= seconds / COVERED:
-            left.append((row, len(parts), total))
+            left.append(UnexplainedTime(row, len(parts), total))
     return tuple(left)
 
 

@@ -54,10 +54,10 @@ class PublishedFigure(msgspec.Struct, frozen=True):
     @property
     def value(self) -> Fraction:
         """The printed number, without rounding."""
-        return self.mantissa * self._step
+        return self.mantissa * self._last_digit_value
 
     @property
-    def _step(self) -> Fraction:
+    def _last_digit_value(self) -> Fraction:
         """The value of one unit in the last printed digit."""
         step = Fraction(10) ** (self.exponent - (self.power if self.binary else 0))
         return step * 1024 ** (self.power // 3) if self.binary else step
@@ -72,17 +72,19 @@ class PublishedFigure(msgspec.Struct, frozen=True):
         >>> parse_figure("300M").rounding_of(304_000_000)
         'coarse'
         """
-        if is_printed_at(Fraction(amount) / self._step, self.mantissa):
+        if rounds_to_mantissa(Fraction(amount) / self._last_digit_value, self.mantissa):
             return "exact" if Fraction(amount) == self.value else "rounded"
-        if Fraction(amount) // self._step == self.mantissa:
+        if Fraction(amount) // self._last_digit_value == self.mantissa:
             return "truncated"
         if self.coarse:
-            step = self._step * 10**self.coarse
-            if is_printed_at(Fraction(amount) / step, self.mantissa // 10**self.coarse):
+            step = self._last_digit_value * 10**self.coarse
+            if rounds_to_mantissa(Fraction(amount) / step, self.mantissa // 10**self.coarse):
                 return "coarse"
         if self.power and not self.binary:
             scale = Fraction(1024 ** (self.power // 3), 10**self.power)
-            if is_printed_at(Fraction(amount) / (self._step * scale), self.mantissa):
+            if rounds_to_mantissa(
+                Fraction(amount) / (self._last_digit_value * scale), self.mantissa
+            ):
                 return "binary"
         return None
 
@@ -91,7 +93,7 @@ class PublishedFigure(msgspec.Struct, frozen=True):
         return abs(Fraction(amount) / self.value - 1)
 
 
-def is_printed_at(quotient: Fraction, mantissa: int) -> bool:
+def rounds_to_mantissa(quotient: Fraction, mantissa: int) -> bool:
     """Return whether the number rounds to this integer; a half may be rounded up or down."""
     return abs(quotient - mantissa) <= Fraction(1, 2)
 

@@ -59,11 +59,13 @@ def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
     return f"{value.scaleb(-3 * step):f} {_PREFIXES[step]}{unit}".rstrip()
 
 
-def duration(seconds: float) -> str:
+def seconds_to_text(seconds: float) -> str:
     """Return a time in seconds as text in four digits, in s, ms, µs or ns.
 
-    >>> duration(0.005122), duration(0.0001), duration(75.0), duration(0.0)
-    ('5.122 ms', '100 µs', '75 s', '0 s')
+    >>> seconds_to_text(0.005122), seconds_to_text(0.0001)
+    ('5.122 ms', '100 µs')
+    >>> seconds_to_text(75.0), seconds_to_text(0.0)
+    ('75 s', '0 s')
     """
     for unit, power in (("s", 0), ("ms", 3), ("µs", 6)):
         value = seconds * 10**power
@@ -99,10 +101,10 @@ def percent_change(value: Amount | Fraction, reference: Amount) -> str:
         return "-"
     ratio = Fraction(value) / Fraction(reference) - 1
     sign = "+" if ratio > 0 else "-" if ratio < 0 else ""
-    return f"{sign}{_decimal_text(abs(ratio) * 100, _decimals(abs(ratio) * 100))} %"
+    return f"{sign}{_decimal_text(abs(ratio) * 100, _percent_decimals(abs(ratio) * 100))} %"
 
 
-def _decimals(percent: Fraction) -> int:
+def _percent_decimals(percent: Fraction) -> int:
     """Return how many decimals a percentage needs so that its first digit other than 0 is shown;
     at least 2.
     """
@@ -163,7 +165,7 @@ def _decimal_text(value: Fraction, decimals: int) -> str:
     return f"{exact_amount(integer)}.{rest:0{decimals}}"
 
 
-def percent(ratio: float | None) -> str:
+def percent_text(ratio: float | None) -> str:
     """Return a ratio as text in percent: with one decimal, or with two significant digits below 1
     %.
     """
@@ -173,11 +175,13 @@ def percent(ratio: float | None) -> str:
     return f"{value:.1f} %" if value >= 1 else f"{value:.2g} %"
 
 
-def release(version: str) -> str:
+def version_without_suffix(version: str) -> str:
     """Return a version without its build suffix and without a ".0" at the end.
 
-    >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
-    ('0.1.1', '2.13', '2.13.0a0', 'x')
+    >>> version_without_suffix("0.1.1.post2209072238"), version_without_suffix("2.13.0+cpu")
+    ('0.1.1', '2.13')
+    >>> version_without_suffix("2.13.0a0"), version_without_suffix("x")
+    ('2.13.0a0', 'x')
     """
     numbers = version.split("+")[0].split(".post")[0].split(".dev")[0]
     return numbers.removesuffix(".0") if numbers.count(".") > 1 else numbers

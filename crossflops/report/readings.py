@@ -92,7 +92,7 @@ def find_readings(
         for number, factor in _candidate_numbers(figure, model.numbers)
         for reading in _exact_readings(figure, number, factor, switches)
     ]
-    return sorted(readings, key=_implausibility)
+    return sorted(readings, key=_implausibility_key)
 
 
 def find_near_readings(
@@ -115,7 +115,7 @@ def find_near_readings(
                     number=number, factor=factor, amount=amount, rounding=rounding,
                     missing=tuple(missing),
                 )  # fmt: skip
-                ranked.append(((len(missing), *_implausibility(reading)), reading))
+                ranked.append(((len(missing), *_implausibility_key(reading)), reading))
     return [reading for _, reading in sorted(ranked, key=lambda pair: pair[0])]
 
 
@@ -162,7 +162,7 @@ def _exact_readings(
             )  # fmt: skip
 
 
-def _implausibility(reading: FigureReading) -> tuple[object, ...]:
+def _implausibility_key(reading: FigureReading) -> tuple[object, ...]:
     """Return a sort key for readings; a more plausible reading has a smaller key.
 
     A figure that is rounded comes before one that is cut off, a number as it is before a scaled

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from crossflops.ir.ledger import Memory
 from crossflops.ir.profile import Amount
-from crossflops.report.difference import KINDS, own_work
+from crossflops.report.difference import KINDS, work_without_submodules
 from crossflops.report.report import SCHEMA, NodeRow, Report, UncountedRow
 
 PEAK, RESIDUAL, UNCOUNTED = "peak_activation_memory", "residual", "uncounted"
@@ -91,16 +91,16 @@ def record_count(
 
     `measured` are numbers of the model that no count has.
     """
-    modules = _own_numbers(report)
+    modules = _numbers_without_submodules(report)
     return RecordedCount(
         values={**_report_values(report), **(measured or {})},
         modules=modules,
-        request=_request(report, options),
+        request=_request_of_count(report, options),
         uncounted=tuple(f"{row.node} ({row.op})" for row in report.uncounted),
         doubts=_record_doubts(report),
         origin=origin,
         operators=_numbers_by_operator(report),
-        shares=_number_shares(report),
+        shares=_number_components(report),
         places=tuple(
             UncountedPlace(_node_record_path(row, modules), row.op) for row in report.uncounted
         ),
@@ -134,14 +134,14 @@ def _report_values(report: Report) -> dict[str, Amount]:
     return numbers
 
 
-def _own_numbers(report: Report) -> dict[str, dict[str, int]]:
+def _numbers_without_submodules(report: Report) -> dict[str, dict[str, int]]:
     """Return {module path: {name: number}} without submodules, or {node: {name: number}} if the
     model has no modules.
 
     A module that has none is there with no numbers.
     """
     rows: dict[str, Counter[str]] = defaultdict(Counter)
-    modules = own_work(report)
+    modules = work_without_submodules(report)
     has_modules = any(modules)
     size = _bytes_of_parameter(report)
     for path, (_, work) in modules.items() if has_modules else ():
@@ -193,7 +193,7 @@ def _numbers_by_operator(report: Report) -> dict[str, dict[str, int]]:
     return {op: dict(row) for op, row in rows.items()}
 
 
-def _number_shares(report: Report) -> dict[str, dict[str, Amount]]:
+def _number_components(report: Report) -> dict[str, dict[str, Amount]]:
     """Return {"residual": {tool: amount}, "peak_activation_memory": {node: bytes}}, each key only
     if its parts are known.
     """
@@ -221,7 +221,7 @@ def _least_exact_by_name(grades: Iterable[tuple[str, str]]) -> dict[str, str]:
     return weakest
 
 
-def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
+def _request_of_count(report: Report, options: Mapping[str, Any]) -> CountedRequest:
     """Return the inputs and options of a count as texts, to compare them with those of another
     count.
     """
@@ -254,12 +254,12 @@ def _record_doubts(report: Report) -> dict[str, str]:
 # Parts of a model, each with numbers as a model has them.
 
 
-def names_like(pattern: str, names: Iterable[str]) -> list[str]:
+def names_matching(pattern: str, names: Iterable[str]) -> list[str]:
     """Return the names that match the pattern; `*` does not match a dot, `**` does.
 
-    >>> names_like("layer.*", ["layer", "layer.0", "layer.0.norm"])
+    >>> names_matching("layer.*", ["layer", "layer.0", "layer.0.norm"])
     ['layer.0']
-    >>> names_like("layer.**", ["layer", "layer.0", "layer.0.norm"])
+    >>> names_matching("layer.**", ["layer", "layer.0", "layer.0.norm"])
     ['layer.0', 'layer.0.norm']
     """
     parts = (_PATTERNS.get(part) or re.escape(part) for part in _WILD.split(pattern))
@@ -283,16 +283,16 @@ def module_paths(record: RecordedCount) -> list[str]:
 def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
     """Return the recorded numbers of one module with its submodules; zeros if it has none."""
 
-    def is_inside(name: str) -> bool:
+    def is_in_this_module(name: str) -> bool:
         """Return whether the name is this module or one of its submodules."""
         return name == path or name.startswith(f"{path}.")
 
-    modules = {name: row for name, row in record.modules.items() if is_inside(name)}
+    modules = {name: row for name, row in record.modules.items() if is_in_this_module(name)}
     kinds = {kind for row in record.modules.values() for kind in row} or {*KINDS, *_MOVED}
     values: dict[str, Amount] = {
         kind: sum(row.get(kind, 0) for row in modules.values()) for kind in kinds
     }
-    inside = [is_inside(location.path) for location in record.places]
+    inside = [is_in_this_module(location.path) for location in record.places]
     doubts = _least_exact_by_name(
         ("", grade) for name, grade in record.module_doubts.items() if name in modules
     )

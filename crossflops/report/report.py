@@ -26,12 +26,12 @@ from crossflops.report.comparison import (
     Against,
     Consensus,
     Contrast,
-    contrast,
-    derive,
-    derive_against,
-    derive_contrast,
+    add_account_differences,
+    add_contrast_differences,
+    add_model_differences,
+    contrast_accounts,
 )
-from crossflops.report.llm import derive_formulas
+from crossflops.report.llm import add_formula_differences
 
 SCHEMA = "crossflops/1"
 
@@ -55,7 +55,8 @@ class CustomOperatorRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """An operator that the package has no rule for, and what it was counted by.
 
     That is a formula (its function, its source and its `origin`, with the digest of the file), or
-    what its own body runs, in a `run` on "fake" or "real" tensors.
+    what its own body runs, in a `run` on "fake" or "real" tensors. `pattern` is the name of the
+    formula where that has a "*" and so is not the operator's own.
     """
 
     op: str
@@ -68,6 +69,7 @@ class CustomOperatorRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     source: str = ""
     origin: FormulaOrigin | UnsetType = UNSET
     run: str = ""
+    pattern: str = ""
 
 
 class BranchRow(msgspec.Struct, frozen=True):
@@ -318,18 +320,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """Return the explanation of the difference between two tools' totals; raise KeyError if
         the report does not have one of them.
         """
-        return contrast(self.reconciliation(first), self.reconciliation(second))
+        return contrast_accounts(self.reconciliation(first), self.reconciliation(second))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain dicts and lists, by the schema `crossflops/1`."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        derive(plain.get("reconciliations", ()), self.reconciliations or ())
+        add_account_differences(plain.get("reconciliations", ()), self.reconciliations or ())
         if isinstance(self.between, Contrast):
-            derive_contrast(plain["between"], self.between)
+            add_contrast_differences(plain["between"], self.between)
         if isinstance(self.against, Against):
-            derive_against(plain["against"], self.against)
+            add_model_differences(plain["against"], self.against)
         if isinstance(self.llm, FormulaReport):
-            derive_formulas(plain["llm"], self.llm)
+            add_formula_differences(plain["llm"], self.llm)
         return plain
 
     def to_json(self) -> str:

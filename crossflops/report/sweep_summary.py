@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,9 +27,16 @@ class CauseShare(msgspec.Struct, frozen=True, kw_only=True):
     largest: float
 
 
-def agreement_of_tools(sweep: Sweep) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return {(tool, other tool): (cases in which both give the same number of MACs, cases in
-    which both give one)}, the native count among them.
+class AgreementCount(NamedTuple):
+    """The cases in which two tools give the same number, and those in which both give one."""
+
+    same: int
+    both: int
+
+
+def agreement_of_tools(sweep: Sweep) -> dict[tuple[str, str], AgreementCount]:
+    """Return {(tool, other tool): the cases in which both give the same number of MACs, and those
+    in which both give one}, the native count among them.
     """
     tools = (NATIVE, *sweep.tools)
     by_case = _rows_by_case(sweep)
@@ -51,10 +59,10 @@ def _rows_by_case(sweep: Sweep) -> list[dict[str, SweepRow]]:
 
 def _count_agreement(
     by_case: Sequence[dict[str, SweepRow]], first: str, second: str
-) -> tuple[int, int]:
-    """Return (cases in which two tools agree, cases in which both have a number)."""
+) -> AgreementCount:
+    """Return the cases in which two tools agree, and those in which both have a number."""
     both = [(rows[first], rows[second]) for rows in by_case if first in rows and second in rows]
-    return sum(_is_same_number(left, right) for left, right in both), len(both)
+    return AgreementCount(sum(_is_same_number(left, right) for left, right in both), len(both))
 
 
 def _is_same_number(first: SweepRow, second: SweepRow) -> bool:

@@ -48,18 +48,18 @@ class FxSite(NamedTuple):
     target: str
 
 
-def site(call: Call, trace: Trace) -> FxSite:
+def fx_site_of_call(call: Call, trace: Trace) -> FxSite:
     """Return the place where torch.fx records an operator call: the leaf module or the outermost
     function around it, else the operator.
     """
     for enclosing in (*reversed(trace.ancestors(call)), call):
-        leaf = _site(enclosing, trace.modules[enclosing.module])
+        leaf = _fx_site_or_none(enclosing, trace.modules[enclosing.module])
         if leaf is not None:
             return leaf
     return FxSite("call_function", call.target)
 
 
-def _site(call: Call, module: Module) -> FxSite | None:
+def _fx_site_or_none(call: Call, module: Module) -> FxSite | None:
     """Return the place where torch.fx records this call, or None if fx looks into it, as into a
     module that is not a leaf.
     """
@@ -159,7 +159,7 @@ def with_training(
     by_op: dict[str, TrainingStep] = {}
     by_path: dict[str, TrainingStep] = {}
     for count in ledger.counted:
-        step, op = by_key[count.node.key], _op(count.node)
+        step, op = by_key[count.node.key], _operator_of_node(count.node)
         by_op[op] = by_op.get(op, NO_STEP) + step
         for path in path_with_ancestors(count.node.path):
             by_path[path] = by_path.get(path, NO_STEP) + step
@@ -197,7 +197,7 @@ def path_with_ancestors(path: str) -> Iterator[str]:
     yield ""
 
 
-def _op(node: Node) -> str:
+def _operator_of_node(node: Node) -> str:
     """Return the operator of a node: the one of the framework from which it was converted, else
     its ONNX operator.
     """
@@ -286,10 +286,10 @@ def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
     """
     macs, flops = Counter[str](), Counter[str]()
     for count in ledger.counted:
-        op = _op(count.node)
+        op = _operator_of_node(count.node)
         macs[op] += count.cost.macs
         flops[op] += count.cost.flops
-    numbers = Counter(_op(count.node) for count in ledger.counts)
+    numbers = Counter(_operator_of_node(count.node) for count in ledger.counts)
     rows = (OpRow(op, count, macs[op], flops[op]) for op, count in numbers.items())
     return tuple(sorted(rows, key=lambda row: (-row.flops, row.op)))
 
@@ -355,11 +355,11 @@ def _report_node_rows(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
     classes = {
         name: _module_class_name(row) for row in reversed(trace.modules) for name in row.names
     }
-    sites = {call.key: site(call, trace) for call in trace.calls if call.nodes}
+    sites = {call.key: fx_site_of_call(call, trace) for call in trace.calls if call.nodes}
     return tuple(
         NodeRow(
             node=count.node.key,
-            op=_op(count.node),
+            op=_operator_of_node(count.node),
             path=count.node.path,
             macs=count.cost.macs,
             flops=count.cost.flops,

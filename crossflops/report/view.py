@@ -76,7 +76,7 @@ def view(
     asked for, else by `unit`. Raises InputError for what does not go together.
     """
     _check_view_options(report, by, top, depth)
-    names = _fold_names(report.folds)
+    names = _convention_column_names(report.folds)
     folds = tuple(zip(names, report.folds, strict=True))
     order = names[0] if names else unit
     keys = _view_key_columns(report, by)
@@ -90,11 +90,11 @@ def view(
     if by in ("op", "type") or top is not None:
         rows = sorted(rows, key=lambda row: (-int(row[location]), -int(row[len(keys) + 1])))
     if by == "module":
-        rows = [row for row in rows if depth is None or _row_level(row) <= depth]
+        rows = [row for row in rows if depth is None or _module_depth(row) <= depth]
         if top is not None and len(rows) > 1:  # the model itself would always be the largest
             rows = [row for row in rows if row[0]]
         else:
-            levels = tuple(map(_row_level, rows))
+            levels = tuple(map(_module_depth, rows))
     return TableView(
         by=by,
         columns=columns,
@@ -133,7 +133,7 @@ def _check_view_options(report: Report, by: By, top: int | None, depth: int | No
             )
 
 
-def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
+def _convention_column_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
     """Return the column name of each convention: its tool, with "@edition" if several editions of
     it are shown.
     """
@@ -153,13 +153,13 @@ def _view_key_columns(report: Report, by: By) -> tuple[str, ...]:
     return (name, what, *_SHAPES, *others) if shaped else _KEYS[by]
 
 
-def _row_level(row: Cells) -> int:
+def _module_depth(row: Cells) -> int:
     """Return how deep the module of a row is: 0 for the model, 1 for its children, and so on."""
     path = str(row[0])
     return path.count(".") + 1 if path else 0
 
 
-def _native(node: NodeRow) -> tuple[int, ...]:
+def _native_node_amounts(node: NodeRow) -> tuple[int, ...]:
     """Return (MACs, FLOPs, bytes read, bytes written) of a node."""
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
@@ -173,7 +173,7 @@ def _sums_by_key(
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
-    def add(key: str, location: int, amounts: Iterable[int]) -> None:
+    def add_amounts_to_key(key: str, location: int, amounts: Iterable[int]) -> None:
         """Add the amounts to the sums of this key, beginning at position `location`."""
         row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
@@ -181,11 +181,11 @@ def _sums_by_key(
 
     for node in report.nodes:
         for key in keys(node):
-            add(key, 0, _native(node))
+            add_amounts_to_key(key, 0, _native_node_amounts(node))
     for number, fold in enumerate(report.folds):
         for booked in fold.rows:
             for key in fold_keys(booked.at, booked.path):
-                add(key, len(_NATIVE) + number, (booked.amount,))
+                add_amounts_to_key(key, len(_NATIVE) + number, (booked.amount,))
     return sums
 
 
@@ -238,12 +238,12 @@ def _view_by_module(report: Report) -> Table:
     )
     width = len(_NATIVE) + len(report.folds)
 
-    def row(module: ModuleRow) -> Cells:
+    def module_cells(module: ModuleRow) -> Cells:
         """Return the cells of a module: path, class, shapes if shown, parameters and sums."""
-        head: Cells = (module.path, module.class_, *shapes(module), module.params)
+        head: Cells = (module.path, module.class_, *shape_cells(module), module.params)
         return (*head, *sums.get(module.path, [0] * width))
 
-    def shapes(module: ModuleRow) -> tuple[str, ...]:
+    def shape_cells(module: ModuleRow) -> tuple[str, ...]:
         """Return three cells with the shapes of a module's inputs, outputs and largest weight; ()
         if no module has shapes.
         """
@@ -258,7 +258,7 @@ def _view_by_module(report: Report) -> Table:
 
     shaped = any(module.shapes for module in report.modules)
     heads: Cells = ("", *("" for _ in _SHAPES if shaped), report.params)
-    return [row(module) for module in report.modules], heads
+    return [module_cells(module) for module in report.modules], heads
 
 
 def _shapes_cell(*shapes: Shape) -> str:
@@ -287,7 +287,7 @@ def _view_by_node(report: Report) -> Table:
                 node.path,
                 node.class_ or "",
             ),
-            *_native(node),
+            *_native_node_amounts(node),
             *sums.get(node.node, none)[len(_NATIVE) :],
         )
         for node in report.nodes

@@ -123,7 +123,7 @@ def output_elements(call: Site) -> int:
     return call.result.numel
 
 
-def fits(name: str, patterns: tuple[str, ...]) -> bool:
+def matches_any_pattern(name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a name equals or matches one of the patterns; without patterns,
     return True.
     """
@@ -221,7 +221,9 @@ def any_but(*names: str) -> Condition:
         >>> str(any_but("aten.mm.default"))
         'any except aten.mm.default'
     """
-    return Condition("any except", lambda site: not fits(site.target, names), names, whom=True)
+    return Condition(
+        "any except", lambda site: not matches_any_pattern(site.target, names), names, whom=True
+    )
 
 
 def called() -> Condition:
@@ -235,7 +237,7 @@ def called() -> Condition:
         >>> str(called())
         'called as module(x)'
     """
-    return Condition("called as module(x)", lambda site: _came_by(site, "call"))
+    return Condition("called as module(x)", lambda site: _is_module_call_made_by(site, "call"))
 
 
 def by_forward() -> Condition:
@@ -249,10 +251,10 @@ def by_forward() -> Condition:
         >>> str(by_forward())
         'called by .forward()'
     """
-    return Condition("called by .forward()", lambda site: _came_by(site, "forward"))
+    return Condition("called by .forward()", lambda site: _is_module_call_made_by(site, "forward"))
 
 
-def _came_by(site: Site, via: str) -> bool:
+def _is_module_call_made_by(site: Site, via: str) -> bool:
     """Return whether the innermost module call was made by `via`: "call" (`__call__`) or
     "forward".
     """
@@ -293,7 +295,7 @@ def by_name() -> Condition:
     """
     return Condition(
         "called by its name",
-        lambda site: _is_reached_by(site, "attribute", "mode"),
+        lambda site: _is_function_call_made_by(site, "attribute", "mode"),
         watched="operator",
     )
 
@@ -311,12 +313,12 @@ def captured() -> Condition:
     """
     return Condition(
         "called by a reference taken before the tool started",
-        lambda site: _is_reached_by(site, "reference"),
+        lambda site: _is_function_call_made_by(site, "reference"),
         watched="operator",
     )
 
 
-def _is_reached_by(site: Site, *ways: str) -> bool:
+def _is_function_call_made_by(site: Site, *ways: str) -> bool:
     """Return whether the innermost function call was made in one of these ways (`Call.via`, such
     as "attribute").
     """
@@ -342,7 +344,7 @@ def through(*functions: str) -> Condition:
     def holds(site: Site) -> bool:
         """Return whether the innermost function call is one of `functions`."""
         enclosing = _function_ancestors(site)
-        return fits(enclosing[0].target if enclosing else "", functions)
+        return matches_any_pattern(enclosing[0].target if enclosing else "", functions)
 
     return Condition("through", holds, functions)
 
@@ -362,7 +364,9 @@ def inside(*classes: str) -> Condition:
     """
     return Condition(
         "in",
-        lambda site: any(fits(call.target, classes) for call in _module_ancestors(site)),
+        lambda site: any(
+            matches_any_pattern(call.target, classes) for call in _module_ancestors(site)
+        ),
         classes,
     )
 
@@ -382,7 +386,9 @@ def under(*functions: str) -> Condition:
     """
     return Condition(
         "under",
-        lambda site: any(fits(call.target, functions) for call in _function_ancestors(site)),
+        lambda site: any(
+            matches_any_pattern(call.target, functions) for call in _function_ancestors(site)
+        ),
         functions,
     )
 
@@ -399,7 +405,7 @@ def in_body() -> Condition:
     """
     return Condition(
         "in the body of a custom operator",
-        lambda site: site.trace.operator_around(site.call) is not None,
+        lambda site: site.trace.enclosing_operator(site.call) is not None,
         watched="operator",
     )
 
@@ -517,7 +523,8 @@ def has(*names: str) -> Condition:
     return Condition(
         "with",
         lambda site: all(
-            any(fits(own, (name,)) for own in _site_tensor_names(site)) for name in names
+            any(matches_any_pattern(own, (name,)) for own in _site_tensor_names(site))
+            for name in names
         ),
         names,
     )
@@ -539,7 +546,9 @@ def lacks(*names: str) -> Condition:
     """
     return Condition(
         "without",
-        lambda site: not any(fits(name, names) for name in _site_tensor_names(site)),
+        lambda site: (
+            not any(matches_any_pattern(name, names) for name in _site_tensor_names(site))
+        ),
         names,
     )
 
@@ -571,7 +580,7 @@ def run_as(*kernels: str) -> Condition:
     def holds(site: Site) -> bool:
         """Return whether one of the fused kernels ran the call in the tool's setting."""
         fused = site.call.fused
-        return site.setting in fused and fits(fused[site.setting], kernels)
+        return site.setting in fused and matches_any_pattern(fused[site.setting], kernels)
 
     nested = all(kernel == f"{NESTED}*" for kernel in kernels)
     return Condition("run as", holds, kernels, watched="module" if nested else "operator")

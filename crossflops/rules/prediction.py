@@ -18,13 +18,13 @@ from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.ledger import ZERO, Cost, CountedNode, Ledger, UncountedNode
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import NESTED, OBSERVED, UNWATCHED, Call, Level, Module, Setting, Trace
-from crossflops.rules.conditions import PRE_HOOK, Site, fits
+from crossflops.rules.conditions import PRE_HOOK, Site, matches_any_pattern
 from crossflops.rules.rule import Convention, CostWeights, Rule, Share, formula_equation
 
 WHOLE = "(graph)"  # the target of the call that stands for the graph itself
 
 
-def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
+def trace_and_nodes_of_graph(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
     """Return a trace with one call for the graph and one for each node in the ledger, and these
     nodes by their keys.
 
@@ -34,7 +34,7 @@ def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
     everything = Node(
         key=graph.name, op=Op("", WHOLE, 0), inputs=graph.inputs, outputs=graph.outputs
     )
-    nodes = [_with_roles(count, results) for count in ledger.counts]
+    nodes = [_node_with_output_roles(count, results) for count in ledger.counts]
     root = Module(id=0, names=("",), bases=(), params=(), children=(), training=False, settings={})
     calls = (
         _node_call(WHOLE, "graph", everything),
@@ -60,7 +60,7 @@ def _node_call(key: str, level: Level, node: Node) -> Call:
     )
 
 
-def _with_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> Node:
+def _node_with_output_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> Node:
     """Return the node of a count; its outputs that are outputs of the model have the role
     "output".
     """
@@ -77,7 +77,7 @@ def _with_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> 
 _GROUND = ("operator", "node")  # levels on which contraction work is done, or not seen
 
 
-def as_given(graph: Graph) -> Graph:
+def keep_shapes_of_graph(graph: Graph) -> Graph:
     """Return the graph unchanged: a tool takes the shapes of onnx.shape_inference, which the
     caller sets.
     """
@@ -148,11 +148,11 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         calls, in its own unit.
         """
         add = self.convention.adds_up or exact_sum
-        return add([self._share(booking) for booking in bookings])
+        return add([self._share_of_booking(booking) for booking in bookings])
 
-    def worth(self, booking: RuleMatch) -> int:
+    def amount_in_tool_unit(self, booking: RuleMatch) -> int:
         """Return the integer amount of one rule match in the tool's unit, before any division."""
-        return int(self._share(booking).amount)
+        return int(self._share_of_booking(booking).amount)
 
     def booking_quotients(self) -> tuple[int, ...]:
         """Return for each rule match, in order, its amount in the tool's unit after division by
@@ -163,7 +163,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         sums = dict.fromkeys(self.divisors, 0)
         left = []
         for booking in self.bookings:
-            worth, batch = self.worth(booking), booking.rule.batch
+            worth, batch = self.amount_in_tool_unit(booking), booking.rule.batch
             if batch is not None:
                 before, divisor = sums[batch], self.divisors[batch]
                 sums[batch] += worth
@@ -171,7 +171,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
             left.append(worth)
         return tuple(left)
 
-    def _share(self, booking: RuleMatch) -> Share:
+    def _share_of_booking(self, booking: RuleMatch) -> Share:
         """Return the amount of a rule match in the tool's unit, with its rule, its call and the
         batch size that divides it.
         """
@@ -203,7 +203,7 @@ def predict(
     The ledger is needed only by rules that weigh the native cost. Raises PredictionError where the
     tool itself would fail, WatchError where it is unknown what the tool sees.
     """
-    return _Walk(convention, trace, convention.setting(setting).id, ledger).prediction()
+    return _CallWalk(convention, trace, convention.setting(setting).id, ledger).apply_rules()
 
 
 def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Prediction:
@@ -211,13 +211,13 @@ def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Predi
 
     Raises PredictionError where the tool itself would fail.
     """
-    visible = _as_seen(convention, graph, ledger)
-    trace, nodes = as_calls(graph, visible)
-    walk = _Walk(convention, trace, "", None, nodes, visible)
-    return msgspec.structs.replace(walk.prediction(), ledger=visible)
+    visible = _with_shapes_of_tool(convention, graph, ledger)
+    trace, nodes = trace_and_nodes_of_graph(graph, visible)
+    walk = _CallWalk(convention, trace, "", None, nodes, visible)
+    return msgspec.structs.replace(walk.apply_rules(), ledger=visible)
 
 
-def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
+def _with_shapes_of_tool(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
     """Return the ledger, with its nodes in the shapes that the tool infers if it infers shapes of
     its own.
     """
@@ -238,7 +238,7 @@ def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
 # Under which module a tool sees a call.
 
 
-def home_of(call: Call, trace: Trace) -> Module:
+def hook_module_of_call(call: Call, trace: Trace) -> Module:
     """Return the module under which a tool with hooks sees a call: the nearest registered module
     called by `__call__`.
 
@@ -253,7 +253,7 @@ def home_of(call: Call, trace: Trace) -> Module:
     return trace.modules[0]
 
 
-def collector_of(call: Call, trace: Trace, ruled: Container[str]) -> Module | None:
+def module_that_collects_call(call: Call, trace: Trace, ruled: Container[str]) -> Module | None:
     """Return the module to which a tool that replaces functions adds the work of this call, or
     None if it adds it to no module.
 
@@ -277,7 +277,7 @@ def collector_of(call: Call, trace: Trace, ruled: Container[str]) -> Module | No
 _SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
 
 
-class _Walk:
+class _CallWalk:
     """One walk over a call tree, with the state that its steps share."""
 
     def __init__(
@@ -309,30 +309,32 @@ class _Walk:
             if rule.kind != "unseen":
                 self.rules.setdefault(rule.level, []).append(rule)
 
-    def prediction(self) -> Prediction:
+    def apply_rules(self) -> Prediction:
         # Calls come parents first, so what covers a parent is known before its children.
         """Apply the rules to every call, parents first, and return the prediction."""
         core: dict[str, int | None] = {}
         for call in self.trace.calls:
             above = core.get(call.parent or "")
-            core[call.key] = self._node(call) if self.nodes else self._visit(call, above)
+            core[call.key] = (
+                self._apply_to_node(call) if self.nodes else self._apply_to_call(call, above)
+            )
         for call in self._convention_calls():
-            self._apply(self._site(call), None)
+            self._book_matching_rules(self._call_context(call), None)
         return Prediction(
             convention=self.convention,
             setting=self.setting,
             bookings=tuple(self.bookings),
             covered=self.covered,
             unseen=self.unseen,
-            divisors=self._divisors(),
+            divisors=self._batch_sizes_by_function(),
             unknown=self.unknown,
         )
 
-    def _site(self, call: Call) -> Site:
+    def _call_context(self, call: Call) -> Site:
         """Return the call as rules see it: with the trace, the tool's setting and the node."""
         return Site(call, self.trace, self.setting, self.nodes.get(call.key))
 
-    def _divisors(self) -> dict[Any, int]:
+    def _batch_sizes_by_function(self) -> dict[Any, int]:
         """Return the batch size that each batch function of the rules gives for this model; raise
         PredictionError if it gives none.
         """
@@ -342,10 +344,10 @@ class _Walk:
             try:
                 divisors[batch] = batch(self.trace)
             except (LookupError, ValueError, TypeError) as error:
-                raise self._fails("the model", error, formula_equation(batch)) from error
+                raise self._failure_error("the model", error, formula_equation(batch)) from error
             if not divisors[batch]:
                 problem = ZeroDivisionError("a batch of 0")
-                raise self._fails("the model", problem, formula_equation(batch))
+                raise self._failure_error("the model", problem, formula_equation(batch))
         return divisors
 
     def _convention_calls(self) -> list[Call]:
@@ -374,7 +376,7 @@ class _Walk:
         reads = self.convention.reads
         return list(reads(calls, self.trace)) if reads else calls
 
-    def _node(self, call: Call) -> int | None:
+    def _apply_to_node(self, call: Call) -> int | None:
         """Apply the rules to a graph node; return the index of the booking that covers it, or
         None. Mark the node as unknown if a shape or a count is missing.
         """
@@ -382,7 +384,7 @@ class _Walk:
         try:
             if isinstance(count, UncountedNode) and not self.convention.verified:
                 raise _UnknownError(count.reason)
-            core = self._visit(call, None)
+            core = self._apply_to_call(call, None)
             spoken_for = call.key in self.covered or call.key in self.unseen
             multiplies = isinstance(count, CountedNode) and bool(count.cost.macs)
             if multiplies and not spoken_for and not self.convention.verified:
@@ -395,19 +397,25 @@ class _Walk:
             return None
         return core
 
-    def _visit(self, call: Call, above: int | None) -> int | None:
+    def _apply_to_call(self, call: Call, above: int | None) -> int | None:
         """Apply the rules to a call; return the index of the booking that covers the calls inside
         it, or None.
         """
-        core = self._parent_core(call, above)
+        core = self._covering_booking_of_parent(call, above)
         hidden = core == _SHADOWED and call.level != "function"
-        if self._counts(call) and not hidden and not self._is_opaque(core, call):
-            core = self._apply(self._site(call), None if core == _SHADOWED else core)
+        if (
+            self._is_counted_by_tool(call)
+            and not hidden
+            and not self._is_inside_counted_function(core, call)
+        ):
+            core = self._book_matching_rules(
+                self._call_context(call), None if core == _SHADOWED else core
+            )
         if call.level in _GROUND:
-            self._settle(call, core)
+            self._record_booking_or_reason(call, core)
         return core
 
-    def _apply(self, site: Site, core: int | None) -> int | None:
+    def _book_matching_rules(self, site: Site, core: int | None) -> int | None:
         """Book the rules that match a call; return the index of the booking that covers the call,
         or `core` if no rule matches.
         """
@@ -415,12 +423,14 @@ class _Walk:
         added = self.convention.rules_add and call.level == "module"
         above, spoken = None if added else core, False
         for rule in self.rules.get(call.level, ()):
-            if not self._matches(rule, site):
+            if not self._matches_and_counts(rule, site):
                 continue
             if rule.kind == "fails":
-                self._check(rule, site)
+                self._check_failure_rule(rule, site)
             elif rule.kind == "part":
-                self._book(rule, site, bool(rule.again) and self._is_counted(call))
+                self._add_booking(
+                    rule, site, bool(rule.again) and self._is_counted_by_module_or_hook(call)
+                )
             elif not spoken:
                 again = above is not None and (
                     call.via == "mode"
@@ -428,28 +438,28 @@ class _Walk:
                 )
                 if above is not None and not rule.again and not again:
                     continue
-                self._book(rule, site, again)
+                self._add_booking(rule, site, again)
                 spoken = True
                 core = above if again else len(self.bookings) - 1
-                self._cover(call, len(self.bookings) - 1)
+                self._record_covered_operators(call, len(self.bookings) - 1)
         return core
 
-    def _check(self, rule: Rule, site: Site) -> None:
+    def _check_failure_rule(self, rule: Rule, site: Site) -> None:
         """Raise PredictionError if a rule of the kind "fails" says that the tool raises an error
         on this call.
         """
-        if rule.amount is not None and not self._amount(rule, site):
+        if rule.amount is not None and not self._rule_amount_for_call(rule, site):
             return
         if site.node is not None:
-            raise self._node_fails(rule, site.node)
+            raise self._node_failure_error(rule, site.node)
         reason = site.settings.get("reason", f"it raises on {site.target}")
-        raise self._fails(site.key, reason, f"{rule.id} ({rule.reference})")
+        raise self._failure_error(site.key, reason, f"{rule.id} ({rule.reference})")
 
-    def _cover(self, call: Call, core: int) -> None:
+    def _record_covered_operators(self, call: Call, core: int) -> None:
         """Record that the booking `core` covers the operators that a call ran, or the custom
         operator in whose body it was called.
         """
-        body = self.trace.operator_around(call) if call.parent and not call.of else None
+        body = self.trace.enclosing_operator(call) if call.parent and not call.of else None
         inner = self._operator_keys_inside(call) if self.bookings[core].rule.whole else ()
         for key in (*call.of, *([body.key] if body else ()), *inner):
             self.covered.setdefault(key, core)
@@ -458,7 +468,10 @@ class _Walk:
     def _covers_operator_inside(self, core: int, call: Call) -> bool:
         """Return whether the booking `core` covers one of the operator calls inside this call."""
         stands_for = self.bookings[core].rule.stands_for
-        return any(fits(below.target, stands_for) for below in self._operators_beneath(call))
+        return any(
+            matches_any_pattern(below.target, stands_for)
+            for below in self._operators_beneath(call)
+        )
 
     def _operators_beneath(self, call: Call) -> Iterator[Call]:
         """Yield the operator calls inside a call, but not those inside another operator call."""
@@ -475,22 +488,22 @@ class _Walk:
                 yield child.key
             yield from self._operator_keys_inside(child)
 
-    def _is_counted(self, call: Call) -> bool:
+    def _is_counted_by_module_or_hook(self, call: Call) -> bool:
         """Return whether the nearest module or hook around the call was booked by a rule."""
         for enclosing in self.trace.ancestors(call):
             if enclosing.level == "module" or enclosing.via == "hook":
                 return enclosing.key in self.counted
         return False
 
-    def _parent_core(self, call: Call, above: int | None) -> int | None:
+    def _covering_booking_of_parent(self, call: Call, above: int | None) -> int | None:
         """Return the index of the booking of an outer call that covers this one, _SHADOWED if the
         tool does not look at it, or None.
         """
         if call.via == "hook" and above != _SHADOWED:
             return None  # what a hook does is not what the module around it stands for
-        return _SHADOWED if self._is_shadowed(call, above) else above
+        return _SHADOWED if self._is_inside_counted_module(call, above) else above
 
-    def _is_opaque(self, core: int | None, call: Call) -> bool:
+    def _is_inside_counted_function(self, core: int | None, call: Call) -> bool:
         """Return whether a rule has already counted a function call around this call as a whole.
 
         Calls that a torch mode of the model makes by name are booked once more.
@@ -499,7 +512,7 @@ class _Walk:
             return False
         return self.bookings[core].rule.level == "function"
 
-    def _is_shadowed(self, call: Call, above: int | None) -> bool:
+    def _is_inside_counted_module(self, call: Call, above: int | None) -> bool:
         """Return whether this module is inside a counted module, so that the tool does not look at
         it.
 
@@ -511,7 +524,7 @@ class _Walk:
             return False
         return self.bookings[above].rule.level == "module"
 
-    def _counts(self, call: Call) -> bool:
+    def _is_counted_by_tool(self, call: Call) -> bool:
         """Return whether the tool counts a call, by its fused kernel and by whether its result is
         used, stored or dead.
         """
@@ -521,11 +534,11 @@ class _Walk:
         stored = call.stored and self.convention.counts_stored
         return call.live or stored or self.convention.counts_dead
 
-    def _matches(self, rule: Rule, site: Site) -> bool:
+    def _matches_and_counts(self, rule: Rule, site: Site) -> bool:
         """Return whether a rule matches the call and the tool counts the call at least once."""
-        return matches_rule(rule, site) and self._times(rule, site.call) > 0
+        return applies_to_call(rule, site) and self._times_counted_by_tool(rule, site.call) > 0
 
-    def _times(self, rule: Rule, call: Call) -> int:
+    def _times_counted_by_tool(self, rule: Rule, call: Call) -> int:
         """Return how many times the tool counts a call under this rule.
 
         Once per visit of its own module, or of the module that owns a function.
@@ -533,12 +546,12 @@ class _Walk:
         if call.level == "module":
             owner: Module | None = self.trace.modules[call.module]
         else:
-            owner = self._owner(call)
+            owner = self._module_that_counts(call)
         if owner is None:
             return 0
         return 1 if rule.times is None else self.times[rule.times][owner.id]
 
-    def _book(self, rule: Rule, site: Site, already_counted: bool = False) -> None:
+    def _add_booking(self, rule: Rule, site: Site, already_counted: bool = False) -> None:
         """Add a booking: a rule, its amount for the call, and how often the tool counts
         the call.
         """
@@ -549,45 +562,47 @@ class _Walk:
             RuleMatch(
                 rule=rule,
                 about=call,
-                path="" if rule.in_total_only else self._path(site),
-                amount=rule.factor * self._amount(rule, site),
-                times=self._times(rule, call),
+                path="" if rule.in_total_only else self._module_path_in_report(site),
+                amount=rule.factor * self._rule_amount_for_call(rule, site),
+                times=self._times_counted_by_tool(rule, call),
                 again=already_counted,
             )
         )
 
-    def _path(self, site: Site) -> str:
+    def _module_path_in_report(self, site: Site) -> str:
         """Return the path of the module under which the tool reports the call; "" also if it has
         none.
         """
         if site.node is not None:
             return site.node.path
-        owner = self._owner(site.call)
+        owner = self._module_that_counts(site.call)
         return owner.path if owner else ""
 
-    def _amount(self, rule: Rule, site: Site) -> Amount:
+    def _rule_amount_for_call(self, rule: Rule, site: Site) -> Amount:
         """Return the amount that a rule gives for a call; raise PredictionError if its formula
         fails.
         """
         if rule.amount is None or isinstance(rule.amount, CostWeights):
-            native = self._native(site)
+            native = self._native_cost_of_call(site)
             return rule.amount.cost_amount(native) if rule.amount else 0
         if site.node is not None:
-            return self._amount_of_node(rule, rule.amount, site.node)
+            return self._rule_amount_for_node(rule, rule.amount, site.node)
         try:
             return rule.amount(site)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
             name = f"{rule.id} ({rule.reference})"
-            raise self._fails(site.key, error, name) from error
+            raise self._failure_error(site.key, error, name) from error
 
-    def _native(self, site: Site) -> Cost:
+    def _native_cost_of_call(self, site: Site) -> Cost:
         """Return crossflops' own cost of a call; raise _UnknownError if its node is uncounted."""
         count = self.counts.get(site.key)
         if isinstance(count, UncountedNode):
             raise _UnknownError(count.reason)
-        return count.cost if count is not None else self._cost(site.call)
+        return count.cost if count is not None else self._native_cost_of_calls_inside(site.call)
 
-    def _amount_of_node(self, rule: Rule, formula: Callable[[Node], Amount], node: Node) -> Amount:
+    def _rule_amount_for_node(
+        self, rule: Rule, formula: Callable[[Node], Amount], node: Node
+    ) -> Amount:
         """Return the amount of a formula for a node, times the number of runs of the loops that
         contain it.
         """
@@ -595,18 +610,18 @@ class _Walk:
         try:
             return formula(node) * (count.times if isinstance(count, CountedNode) else 1)
         except (LookupError, TypeError, ArithmeticError) as error:
-            raise self._node_fails(rule, node) from error
+            raise self._node_failure_error(rule, node) from error
         except ValueError as error:
             raise _UnknownError(str(error)) from error
 
-    def _node_fails(self, rule: Rule, node: Node) -> PredictionError:
+    def _node_failure_error(self, rule: Rule, node: Node) -> PredictionError:
         """Return the error which says that the tool cannot count the operator of a node."""
         return PredictionError(
             f"{self.convention.tool} cannot count the node {node.key} ({node.op})",
             f"leave out {self.convention.tool}, or see its rule {rule.id} ({rule.reference})",
         )
 
-    def _fails(self, what: str, error: object, rule: str) -> PredictionError:
+    def _failure_error(self, what: str, error: object, rule: str) -> PredictionError:
         """Return the error which says that the tool cannot count `what`, with the rule that says
         so.
         """
@@ -615,42 +630,45 @@ class _Walk:
             f"leave out {self.convention.tool}, or see its rule {rule}",
         )
 
-    def _cost(self, call: Call) -> Cost:
+    def _native_cost_of_calls_inside(self, call: Call) -> Cost:
         """Return the native cost of a call and of all calls inside it."""
         cost = self.costs.get(call.key, ZERO)
-        below = (self._cost(child) for child in self.trace.children.get(call.key, ()))
+        below = (
+            self._native_cost_of_calls_inside(child)
+            for child in self.trace.children.get(call.key, ())
+        )
         return sum(below, cost)
 
-    def _settle(self, call: Call, core: int | None) -> None:
+    def _record_booking_or_reason(self, call: Call, core: int | None) -> None:
         """Record which booking covers an operator call, or else which rule says why the tool does
         not see it.
         """
         if core is not None and core != _SHADOWED:
             stands_for = self.bookings[core].rule.stands_for
-            if fits(call.target, stands_for):
+            if matches_any_pattern(call.target, stands_for):
                 self.covered[call.key] = core
                 return
-        site = self._site(call)
+        site = self._call_context(call)
         for rule in self.unseen_rules:
-            if matches_rule(rule, site):
+            if applies_to_call(rule, site):
                 self.unseen[call.key] = rule
                 return
 
-    def _owner(self, call: Call) -> Module | None:
+    def _module_that_counts(self, call: Call) -> Module | None:
         """Return the module under which the tool counts a call, or None if it counts the call
         under none.
         """
         if self.convention.sees == call.level == "function":
-            return collector_of(call, self.trace, self.counted)
-        return home_of(call, self.trace)
+            return module_that_collects_call(call, self.trace, self.counted)
+        return hook_module_of_call(call, self.trace)
 
 
-def matches_rule(rule: Rule, site: Site) -> bool:
+def applies_to_call(rule: Rule, site: Site) -> bool:
     """Return whether a rule applies to this call: its level, its targets and all its conditions
     fit.
     """
     return (
         rule.level == site.call.level
-        and fits(site.target, rule.targets)
+        and matches_any_pattern(site.target, rule.targets)
         and all(condition.holds(site) for condition in rule.where)
     )

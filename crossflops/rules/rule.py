@@ -266,7 +266,7 @@ class Rules:
             >>> group.rules[0].kind, group.rules[0].amount is linear
             ('core', True)
         """
-        return self._rule("core", about, cause, more)
+        return self._rule_decorator("core", about, cause, more)
 
     def adds(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
         """Return a decorator: the decorated function returns what the tool counts for these calls
@@ -289,7 +289,7 @@ class Rules:
             >>> group.rules[0].kind, group.rules[0].factor
             ('part', 2)
         """
-        return self._rule("part", about, cause, more)
+        return self._rule_decorator("part", about, cause, more)
 
     def fails(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
         """Return a decorator: the tool raises an error on those of these calls for which the
@@ -312,7 +312,7 @@ class Rules:
             >>> group.rules[0].kind
             'fails'
         """
-        return self._rule("fails", about, cause, more)
+        return self._rule_decorator("fails", about, cause, more)
 
     def hides(self, name: str, *about: "About", cause: str, **more: Any) -> None:
         """Declare that the tool counts neither these calls nor any call inside them.
@@ -330,7 +330,7 @@ class Rules:
             >>> group.rules[0].kind, group.rules[0].amount
             ('core', None)
         """
-        self._add("core", about, cause, {"name": name, **more})
+        self._add_rule("core", about, cause, {"name": name, **more})
 
     def misses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
         """Declare the cause for which the tool does not see the contractions of these calls; of
@@ -349,7 +349,7 @@ class Rules:
             >>> group.rules[0].id, group.rules[0].kind
             ('unseen.bmm', 'unseen')
         """
-        self._add("unseen", about, cause, {"name": f"unseen.{name}", **more})
+        self._add_rule("unseen", about, cause, {"name": f"unseen.{name}", **more})
 
     def refuses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
         """Declare that the tool raises an error on every one of these calls.
@@ -367,9 +367,9 @@ class Rules:
             >>> group.rules[0].kind
             'fails'
         """
-        self._add("fails", about, cause, {"name": name, **more})
+        self._add_rule("fails", about, cause, {"name": name, **more})
 
-    def _rule(
+    def _rule_decorator(
         self, kind: Kind, about: "tuple[About, ...]", cause: str, more: dict[str, Any]
     ) -> Callable[[_Function], _Function]:
         """Return a decorator that adds a rule of this kind, with the decorated function as its
@@ -382,12 +382,12 @@ class Rules:
             if formula:
                 with_formula(formula)(function)
             named = {"name": getattr(function, "__name__", ""), **more}
-            self._add(kind, about, cause, {**named, "amount": function})
+            self._add_rule(kind, about, cause, {**named, "amount": function})
             return function
 
         return declare
 
-    def _add(
+    def _add_rule(
         self, kind: Kind, about: "tuple[About, ...]", cause: str, more: dict[str, Any]
     ) -> None:
         """Add a rule of this kind, with targets and conditions, to the group."""

@@ -13,9 +13,9 @@ import msgspec
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import (
     Source,
+    default_model_input,
+    model_and_inputs_of_value,
     require_frontend,
-    unwrap_model_value,
-    usual_input,
     with_control,
 )
 from crossflops.frontends.inputs import OF_TARGET, ProvidedInputs, input_option_text
@@ -78,7 +78,7 @@ def load_target_source(
         )
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
     if values is None and not specs and inputs_file is None:
-        values = usual_input(model)
+        values = default_model_input(model)
     known: Mapping[str, Any] = {}
     if isinstance(values, NamedModel):
         known = {} if specs or inputs_file is not None else values.values
@@ -86,7 +86,9 @@ def load_target_source(
     provided = ProvidedInputs(
         file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
     )
-    return with_control(require_frontend(model).source(model, provided, owned=True), control)
+    return with_control(
+        require_frontend(model).prepare_source(model, provided, owned=True), control
+    )
 
 
 def _choose_input_specs(
@@ -133,8 +135,8 @@ def source_from_object(model: Any, inputs: Any) -> Source:
 
 def model_source(model: Any, provided: ProvidedInputs) -> Source:
     """Return the Source of a model object with the given inputs, or with its example inputs."""
-    model, example = unwrap_model_value(model, provided.values)
+    model, example = model_and_inputs_of_value(model, provided.values)
     values = provided.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:
         provided = msgspec.structs.replace(provided, values=example)
-    return require_frontend(model).source(model, provided, owned=False)
+    return require_frontend(model).prepare_source(model, provided, owned=False)

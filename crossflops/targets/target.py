@@ -27,18 +27,18 @@ from crossflops.errors import (
 )
 from crossflops.frontends import (
     FRONTENDS,
-    absent_libraries,
-    building,
-    building_without_values,
+    building_any_model,
+    building_any_model_without_values,
     candidate_targets,
-    hint_for_other,
-    library_of,
+    hint_for_unsupported_value,
+    library_of_target,
     load_with_retry,
-    names_like,
-    unwrap_model_value,
+    model_and_inputs_of_value,
+    model_packages_to_install,
+    similar_names_hint,
 )
 from crossflops.frontends.named import SIZES, make_library_model
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 from crossflops.threads import counting_one_at_a_time
 
 _HINT = "write pkg.module:callable or path/file.py:callable; the callable returns the model"
@@ -63,7 +63,7 @@ def build_target(
     do so builds it without numbers. Raises TargetError or MissingExtraError, and without values
     ValuesNeededError.
     """
-    with building(), _seeding_random_weights():
+    with building_any_model(), _seeding_random_weights():
         return _resolve_and_build(target, arguments, allow_pickle, sizes, values)
 
 
@@ -72,7 +72,7 @@ def _seeding_random_weights() -> Iterator[None]:
     """Return a context in which random weights are the same in every process.
 
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
-    framework where it says (`Frontend.building`).
+    framework where it says (`Frontend.building_model`).
     """
     import random
 
@@ -99,9 +99,9 @@ def _resolve_and_build(
     refuse_url(target)
     _add_working_folder_to_path()
     target = full_target_name(target)
-    library = library_of(target)
+    library = library_of_target(target)
     if library is not None:
-        with nullcontext() if values else building_without_values((library.package,)):
+        with nullcontext() if values else building_any_model_without_values((library.package,)):
             named = load_with_retry(lambda: make_library_model(library, target, arguments, sizes))
         return named.model, named
     if sizes:
@@ -109,9 +109,9 @@ def _resolve_and_build(
     if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
         return _model_with_inputs(load_pickle_file(Path(target), allow_pickle), None)
-    reader = next((frontend for frontend in FRONTENDS if frontend.reads(target)), None)
+    reader = next((frontend for frontend in FRONTENDS if frontend.can_read(target)), None)
     if reader is not None:
-        return load_with_retry(lambda: reader.read(target, arguments, allow_pickle)), None
+        return load_with_retry(lambda: reader.read_model(target, arguments, allow_pickle)), None
     index, colon, name = target.rpartition(":")
     if not colon or not index or not name:
         raise _unreadable_target_error(target)
@@ -120,10 +120,12 @@ def _resolve_and_build(
     if full:
         _refuse_arguments(arguments, target)
     with (
-        nullcontext() if values or full else building_without_values(_packages_imported_by(value))
+        nullcontext()
+        if values or full
+        else building_any_model_without_values(_packages_imported_by(value))
     ):
         model = value if full else _call_target(value, arguments, target)
-    if isinstance(model, tuple) and len(model) == 2 and not hint_for_other(model):
+    if isinstance(model, tuple) and len(model) == 2 and not hint_for_unsupported_value(model):
         return _model_with_inputs(*model)
     return _model_with_inputs(model, None)
 
@@ -181,7 +183,7 @@ def _no_default_input_error(target: str, flag: str) -> InputError:
 
 def _model_with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
     """Return the model and its inputs: `own`, or if None the example inputs of its export."""
-    module, example = unwrap_model_value(model, own)
+    module, example = model_and_inputs_of_value(model, own)
     return module, example if own is None else own
 
 
@@ -243,13 +245,13 @@ def _unreadable_target_error(target: str) -> TargetError:
         return TargetError(
             f"file {path} does not exist", nearest_name_hint(str(path), additional, _HINT)
         )
-    near = names_like(target) if re.fullmatch(_BARE, target) else ""
+    near = similar_names_hint(target) if re.fullmatch(_BARE, target) else ""
     return TargetError(f"unknown target {target!r}", near or _library_install_hint(target))
 
 
 def _library_install_hint(target: str) -> str:
     """Return a hint on which library to install, if one may have a model of this name."""
-    missing = absent_libraries() if re.fullmatch(_BARE, target) else ()
+    missing = model_packages_to_install() if re.fullmatch(_BARE, target) else ()
     installs = " or ".join(f"`pip install {package}`" for package in missing)
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 
@@ -322,7 +324,7 @@ def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
         return True
     if inspect.isclass(value) or arguments or not callable(value):
         return False
-    functions = any(frontend.is_function(value) for frontend in FRONTENDS)
+    functions = any(frontend.is_model_function(value) for frontend in FRONTENDS)
     return functions and bool(_mandatory_parameters(value, arguments))
 
 
@@ -543,7 +545,7 @@ PICKLES = {
 
 def may_contain_pickle(target: str) -> bool:
     """Return whether reading the target may run code that is pickled in it."""
-    reads = any(frontend.reads(target) for frontend in FRONTENDS)
+    reads = any(frontend.can_read(target) for frontend in FRONTENDS)
     return Path(target).suffix in PICKLES or reads
 
 
@@ -555,7 +557,7 @@ def load_pickle_file(path: Path, allowed: bool) -> Any:
     """Return the model in a pickle file, if `allowed`. Raises TargetError."""
     if not path.is_file():
         raise TargetError(f"file {path} does not exist", _PICKLE_HINT)
-    refuse_stand_in(path)
+    reject_pointer_or_web_page(path)
     if not allowed:
         raise TargetError(
             f"{path} {PICKLES[path.suffix]}, and reading it can run any code",

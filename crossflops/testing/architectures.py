@@ -29,7 +29,7 @@ class Architecture(msgspec.Struct, frozen=True):
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            model = _Model(self).module()
+            model = _Model(self).build_module()
             inputs = (torch.randn(self.batch, self.channels, _SIZE, _SIZE),)
         return model.eval(), inputs
 
@@ -88,10 +88,10 @@ class _Model:
         self._bodies: list[Any] = []
         width = architecture.channels
         for index, step in enumerate(architecture.steps):
-            width = self._add(f"step{index}", step, width)
-        self._head(architecture.head, width)
+            width = self._add_step(f"step{index}", step, width)
+        self._add_head(architecture.head, width)
 
-    def module(self) -> Any:
+    def build_module(self) -> Any:
         """Return the torch module that runs all collected steps in order."""
         bodies = self._bodies
 
@@ -107,33 +107,33 @@ class _Model:
             model.add_module(name, layer)
         return model
 
-    def _layer(self, name: str, layer: Any) -> None:
+    def _add_layer(self, name: str, layer: Any) -> None:
         """Add a layer under this name, and a step that calls it."""
         self._layers.append((name, layer))
         self._bodies.append(lambda model, x: getattr(model, name)(x))
 
-    def _add(self, name: str, step: Step, width: int) -> int:
+    def _add_step(self, name: str, step: Step, width: int) -> int:
         """Add the layer of one architecture step, which has `width` input channels; return its
         output channels.
         """
         kind = step["kind"]
         if kind.endswith("conv"):
-            return self._convolution(name, step, width)
+            return self._add_convolution(name, step, width)
         if kind == "transposed":
             layer = self._nn.ConvTranspose2d(width, step["width"], 2, 1, groups=step["groups"])
-            self._layer(name, layer)
+            self._add_layer(name, layer)
             return int(step["width"])
         if kind.endswith("norm"):
-            self._norm(name, kind, step["affine"], width)
+            self._add_norm(name, kind, step["affine"], width)
         elif kind == "pool":
-            self._pool(name, step["which"])
+            self._add_pool(name, step["which"])
         elif hasattr(self._nn, kind):
-            self._layer(name, getattr(self._nn, kind)())
+            self._add_layer(name, getattr(self._nn, kind)())
         else:
-            self._composite(name, kind, width)
+            self._add_composite_step(name, kind, width)
         return width
 
-    def _convolution(self, name: str, step: Step, width: int) -> int:
+    def _add_convolution(self, name: str, step: Step, width: int) -> int:
         """Add a convolution that is called in the way that the step names; return its output
         channels.
         """
@@ -148,7 +148,7 @@ class _Model:
         layer = made(width, step["width"], kernel, **options)
         self._layers.append((name, layer))
 
-        def apply(model: Any, x: Any) -> Any:
+        def call_convolution(model: Any, x: Any) -> Any:
             """Return the result of the convolution for x, called in the way of the step: as a
             function, by `forward`, or as a module.
             """
@@ -159,15 +159,15 @@ class _Model:
                 )
             return value.forward(x) if step["kind"] == "direct_conv" else value(x)
 
-        def body(model: Any, x: Any) -> Any:
+        def run_or_discard_convolution(model: Any, x: Any) -> Any:
             """Run the convolution; return its result, or x itself if the step is dead code."""
-            result = apply(model, x)
+            result = call_convolution(model, x)
             return x if step["dead"] else result
 
-        self._bodies.append(body)
+        self._bodies.append(run_or_discard_convolution)
         return width if step["dead"] else int(step["width"])
 
-    def _norm(self, name: str, kind: str, affine: bool, width: int) -> None:
+    def _add_norm(self, name: str, kind: str, affine: bool, width: int) -> None:
         """Add a normalization of this kind: "batch_norm", "instance_norm" or "group_norm"."""
         nn = self._nn
         layers = {
@@ -175,9 +175,9 @@ class _Model:
             "instance_norm": lambda: nn.InstanceNorm2d(width, affine=affine),
             "group_norm": lambda: nn.GroupNorm(2, width, affine=affine),
         }
-        self._layer(name, layers[kind]())
+        self._add_layer(name, layers[kind]())
 
-    def _pool(self, name: str, which: str) -> None:
+    def _add_pool(self, name: str, kind: str) -> None:
         """Add a pooling of this kind: "max", "avg" or "adaptive"."""
         nn = self._nn
         layers = {
@@ -185,9 +185,9 @@ class _Model:
             "avg": lambda: nn.AvgPool2d(3, 1, 1),
             "adaptive": lambda: nn.AdaptiveAvgPool2d(4),
         }
-        self._layer(name, layers[which]())
+        self._add_layer(name, layers[kind]())
 
-    def _composite(self, name: str, kind: str, width: int) -> None:
+    def _add_composite_step(self, name: str, kind: str, width: int) -> None:
         """Add a 1x1 convolution and a step that uses it in this way: "residual", "twice", "gate"
         or a matrix product.
         """
@@ -196,7 +196,7 @@ class _Model:
         layer = self._nn.Conv2d(width, width, 1)
         self._layers.append((name, layer))
 
-        def body(model: Any, x: Any) -> Any:
+        def run_composite_step(model: Any, x: Any) -> Any:
             """Return the result of the step for x, which uses the convolution in the way of
             `kind`.
             """
@@ -209,9 +209,9 @@ class _Model:
                 return torch.mul(x, value(x).sigmoid())
             return (x @ x.transpose(-1, -2)) @ value(x)
 
-        self._bodies.append(body)
+        self._bodies.append(run_composite_step)
 
-    def _head(self, head: str, width: int) -> None:
+    def _add_head(self, head: str, width: int) -> None:
         """Add the last layer of the model, "none" for no layer, on a tensor of (batch, positions,
         channels).
         """
@@ -229,7 +229,7 @@ class _Model:
         if head in layers:
             self._layers.append(("head", layers[head]()))
 
-        def body(model: Any, x: Any) -> Any:
+        def run_head(model: Any, x: Any) -> Any:
             """Return the result of the last layer for x."""
             if head == "attention":
                 return model.head(x, x, x, need_weights=False)[0]
@@ -240,4 +240,4 @@ class _Model:
             result = model.head(x)
             return result[0] if isinstance(result, tuple) else result
 
-        self._bodies.append(body)
+        self._bodies.append(run_head)

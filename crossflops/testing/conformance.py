@@ -21,14 +21,14 @@ from hypothesis import HealthCheck, given, settings
 
 from crossflops.export.program import save_program
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize as normalize_file
+from crossflops.frontends.onnx.reading import normalize_onnx_file as normalize_file
 from crossflops.frontends.pytorch.load.fakes import READS, with_fake_tensors
 from crossflops.frontends.pytorch.program import convert_torch_recording, record_torch_run
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.trace import Setting, Trace, View
-from crossflops.ledger.count import count, count_whole
+from crossflops.ledger.count import count, count_nodes_with_their_bodies
 from crossflops.plugins.adapter import Adapter, on_fakes
 from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.reconcile.parameters import reconcile_parameters
@@ -37,7 +37,7 @@ from crossflops.rules.rule import Convention, CostWeights, Rule
 from crossflops.testing.architectures import Architecture, random_architectures
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import Built, probes
-from crossflops.tools.registry import all_conventions, predicting
+from crossflops.tools.registry import all_conventions, convention_for_prediction
 from crossflops.workers.observe import run_tool_in_process
 
 
@@ -90,7 +90,7 @@ class RecordedRun:
         of its body.
         """
         graph = self.onnx_conversion[1]
-        return count_whole(graph) if functions_closed else count(graph)
+        return count_nodes_with_their_bodies(graph) if functions_closed else count(graph)
 
 
 class Right(NamedTuple):
@@ -215,7 +215,7 @@ class ToolConformance:
     @property
     def convention(self) -> Convention:
         """The edition of the convention for the installed version of the tool."""
-        return predicting(self.adapter.convention, self.adapter.version())
+        return convention_for_prediction(self.adapter.convention, self.adapter.version())
 
     def with_more(self, rule_id: str) -> tuple[Rule, ...]:
         """Return the convention's rules, with the factor of the rule `rule_id` raised by 1."""
@@ -282,16 +282,16 @@ class Conformance(ToolConformance):
         """Record a model; return the evidence for predictions in all these settings, which have
         the same mode (train or eval).
         """
-        views = self._views(settings, (self.convention,))
+        views = self._views_for_predictions(settings, (self.convention,))
         return self._evidence_of(
-            RecordedRun(model, args, kwargs, self._mode(settings), views), settings
+            RecordedRun(model, args, kwargs, self._recording_setting(settings), views), settings
         )
 
-    def _mode(self, asked: tuple[Setting, ...]) -> Setting:
+    def _recording_setting(self, asked: tuple[Setting, ...]) -> Setting:
         """Return the setting in which the model is recorded; only whether it trains matters."""
         return Setting(training=self.convention.setting(asked[0]).training)
 
-    def _views(
+    def _views_for_predictions(
         self, settings: tuple[Setting, ...], looking: Iterable[Convention]
     ) -> frozenset[View]:
         """Return the real runs that predictions by the conventions in `looking` need in addition
@@ -344,14 +344,14 @@ class Conformance(ToolConformance):
         """
         version, convention = self.adapter.version(), self.convention
         if version not in convention.verified:
-            off = [text for name in probes() if (text := self._off(name))]
+            off = [text for name in probes() if (text := self._mismatch_text(name))]
             pytest.fail(
                 f"{convention.tool} {version} is not verified; the edition {convention.edition}"
                 f" is exact on {len(probes()) - len(off)} of {len(probes())} probes"
                 + "".join(f"\n  {text}" for text in off)
             )
 
-    def _off(self, name: str) -> str:
+    def _mismatch_text(self, name: str) -> str:
         """Return a text with the printed and the predicted total of a probe, "" if they are
         equal.
         """
@@ -384,14 +384,16 @@ class Conformance(ToolConformance):
             pytest.skip("the tool does not declare that it does without values")
         differing = []
         for name, probe in probes().items():
-            real = _comparable(run_tool_in_process(self.adapter, *probe.build(), GRAD))
+            real = _comparable_numbers(run_tool_in_process(self.adapter, *probe.build(), GRAD))
             model, args, kwargs = probe.build()
             fake = run_tool_in_process(
                 self.adapter, with_fake_tensors(model)[0], args, kwargs, FAKE_GRAD
             )
             needs_values = isinstance(fake, Failure) and READS in fake.message
-            if _comparable(fake) != real and not needs_values:
-                differing.append(f"{name}: {_comparable(fake)} without values, {real} with them")
+            if _comparable_numbers(fake) != real and not needs_values:
+                differing.append(
+                    f"{name}: {_comparable_numbers(fake)} without values, {real} with them"
+                )
         assert not differing, "\n".join(differing)
 
     @pytest.mark.parametrize("name", PARAMETERS)
@@ -463,10 +465,11 @@ class Conformance(ToolConformance):
             right, key=lambda other: rule.id not in other.rules and other.total is not None
         )
         return any(
-            self._differs(tuple(wrong), likely_first) for wrong in (self.with_more(rule.id), fewer)
+            self._any_prediction_differs(tuple(wrong), likely_first)
+            for wrong in (self.with_more(rule.id), fewer)
         )
 
-    def _differs(self, rules: tuple[Rule, ...], right: list[Right]) -> bool:
+    def _any_prediction_differs(self, rules: tuple[Rule, ...], right: list[Right]) -> bool:
         """Return whether a convention with these rules predicts another total for one of the right
         predictions.
         """
@@ -494,7 +497,11 @@ class Conformance(ToolConformance):
             graph, trace = normalize_file(file, GRAD)
         if self.convention.opens:
             return Evidence(trace, count(graph), graph)
-        return Evidence(trace, count_whole(graph.as_written), graph.as_written)
+        return Evidence(
+            trace,
+            count_nodes_with_their_bodies(graph.with_all_nodes_of_file),
+            graph.with_all_nodes_of_file,
+        )
 
     def _probe_evidence(self, name: str, *asked: Setting) -> Evidence:
         """Return the evidence of the probe with this name, for predictions in the settings
@@ -508,7 +515,11 @@ class Conformance(ToolConformance):
         """Return the evidence of the model that `build` makes; it is recorded once under `name`,
         for the kits of all tools.
         """
-        key = (name, self._mode(settings), self._views(settings, self._torch_conventions()))
+        key = (
+            name,
+            self._recording_setting(settings),
+            self._views_for_predictions(settings, self._torch_conventions()),
+        )
         if key not in _RECORDED:
             _RECORDED[key] = RecordedRun(*build(), *key[1:])
         return self._evidence_of(_RECORDED[key], settings)
@@ -525,7 +536,7 @@ class FileConformance(Conformance):
         assert answer == expected, f"printed {answer}, predicted {expected}"
 
 
-def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:
+def _comparable_numbers(answer: Profile | Failure) -> tuple[Any, ...] | None:
     """Return (total, parameters, entries) of a tool's answer, to compare it with another answer;
     None for a failure.
     """

@@ -19,8 +19,8 @@ from crossflops.errors import CrossflopsError, FormulaError
 from crossflops.ir.graph import Node, Op, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Setting
-from crossflops.operators.formula import Formula, UncountedCallError, formula_rule
-from crossflops.operators.formula_sources import formulas_in_force, read_formula_place
+from crossflops.operators.formula import Formula, UncountedCallError, operator_rule_of_formula
+from crossflops.operators.formula_sources import formulas_in_force, read_formula_file_or_module
 from crossflops.operators.gradient import Gradient
 from crossflops.report.formula_checks import FormulaCheck
 
@@ -32,7 +32,9 @@ def check_formulas(sources: Iterable[str | Path], cases: int = 20) -> tuple[Form
     """Compare each formula in these files with its reference on random shapes; return one check
     for each, with its problems.
     """
-    formulas = [formula for source in sources for formula in read_formula_place(str(source))]
+    formulas = [
+        formula for source in sources for formula in read_formula_file_or_module(str(source))
+    ]
     return tuple(check_formula(formula, cases) for formula in formulas)
 
 
@@ -119,17 +121,17 @@ def _draw_cases(
         for name, value in formula.shapes.items()
     }
     for value in choices.values():
-        for letter in _letters(value):
+        for letter in _size_letters(value):
             sizes.setdefault(letter, numbers.choice(_SIZES))
     case = _read_case(formula, choices, sizes)
-    first = next((letter for value in choices.values() for letter in _letters(value)), "")
+    first = next((letter for value in choices.values() for letter in _size_letters(value)), "")
     batch = formula.batch or first
     if batch == "none" or batch not in sizes:
         return case, None
     return case, _read_case(formula, choices, {**sizes, batch: 2 * sizes[batch]})
 
 
-def _letters(value: Any) -> list[str]:
+def _size_letters(value: Any) -> list[str]:
     """Return the size letters in a shape such as "b t 2*d:int64", here ["b", "t", "d"]."""
     if not isinstance(value, str):
         return []
@@ -184,7 +186,7 @@ def _case_problems(
     assert formula.reference is not None
     reference_cost = count_reference(formula.reference, case)
     node = _case_node(formula, case, reference_cost.results)
-    rule = formula_rule(formula)
+    rule = operator_rule_of_formula(formula)
     cost, exactness = rule.formula(node), rule.exactness(node)
     problems = _amount_problems(case, cost, reference_cost.forward, exactness)
     if callable(rule.backward):
@@ -286,10 +288,12 @@ def count_reference(reference: Callable[..., Any], case: FormulaCase) -> Referen
             "write it in plain PyTorch",
         )
     step = total_work(count_training_step(graph, TrainedWeights(trace, (), ())))
-    return ReferenceCount(_without_bytes(ledger.total), step.inputs + step.weights, graph.outputs)
+    return ReferenceCount(
+        _cost_without_bytes(ledger.total), step.inputs + step.weights, graph.outputs
+    )
 
 
-def _without_bytes(cost: Cost) -> Cost:
+def _cost_without_bytes(cost: Cost) -> Cost:
     """Return a copy of the cost with 0 bytes read and written."""
     return msgspec.structs.replace(cost, bytes_read=0, bytes_written=0)
 
@@ -302,11 +306,11 @@ def _reference_module(
     """
     import torch
 
-    def make(shape: tuple[int, ...], dtype: str) -> Any:
+    def zeros_tensor(shape: tuple[int, ...], dtype: str) -> Any:
         """Return a torch tensor of zeros with this shape and element type."""
         return torch.zeros(shape, dtype=getattr(torch, dtype))
 
-    made = {name: make(*described) for name, described in case.tensors.items()}
+    made = {name: zeros_tensor(*described) for name, described in case.tensors.items()}
     floats = [name for name, tensor in made.items() if tensor.is_floating_point()]
 
     class ReferenceModel(torch.nn.Module):

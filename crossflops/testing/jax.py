@@ -41,7 +41,7 @@ class JaxProbe(msgspec.Struct, frozen=True):
 
     def build(self) -> Built:
         """Return (model, positional inputs, keyword inputs)."""
-        source = FRONTEND.source(
+        source = FRONTEND.prepare_source(
             self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
         )
         return source.model, source.args, source.kwargs
@@ -87,19 +87,19 @@ _IMAGE, _SQUARE, _WEIGHTS = "1x16x16x8", "4x16", "16x16"
 def _jax_conv(**options: Any) -> Any:
     """Return a builder of a JAX function that computes a convolution with channels last."""
 
-    def body(jax: Any, x: Any, w: Any) -> Any:
+    def convolve(jax: Any, x: Any, w: Any) -> Any:
         """Return the convolution of `x` with the weights `w`, channels last."""
         window = {"window_strides": (1, 1), "padding": "SAME"} | options
         layout = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(x, w, dimension_numbers=layout, **window)
 
-    return jax_function(body)
+    return jax_function(convolve)
 
 
 def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
     """Return a builder of a JAX function that computes one pooling; `kind` is "max" or "add"."""
 
-    def body(jax: Any, x: Any) -> Any:
+    def pool(jax: Any, x: Any) -> Any:
         """Return the pooling of `x`."""
         reducer = getattr(jax.lax, kind)
         start = -jax.numpy.inf if kind == "max" else 0.0
@@ -107,31 +107,31 @@ def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
             x, start, reducer, (1, size, size, 1), (1, stride, stride, 1), padding
         )
 
-    return jax_function(body)
+    return jax_function(pool)
 
 
 def _jax_scan(steps: int) -> Any:
     """Return a builder of a JAX function that multiplies by a matrix in each step of a scan."""
 
-    def body(jax: Any, x: Any, w: Any) -> Any:
+    def multiply_in_scan(jax: Any, x: Any, w: Any) -> Any:
         """Return `x`, multiplied by `w` in each step of a scan."""
         return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=steps)[0]
 
-    return jax_function(body)
+    return jax_function(multiply_in_scan)
 
 
 def _jax_conv_loop(jax: Any, x: Any, w: Any) -> Any:
     """Return `x` after three convolutions in a loop of JAX."""
     layout = ("NHWC", "HWIO", "NHWC")
 
-    def step(_: Any, y: Any) -> Any:
+    def convolve_once(_: Any, y: Any) -> Any:
         """Return the convolution of `y`, the result of one iteration."""
         return jax.lax.conv_general_dilated(y, w, (1, 1), "SAME", dimension_numbers=layout)
 
-    return jax.lax.fori_loop(0, 3, step, x)
+    return jax.lax.fori_loop(0, 3, convolve_once, x)
 
 
-def _gradients(jax: Any, x: Any, w: Any) -> Any:
+def _conv_model_gradients(jax: Any, x: Any, w: Any) -> Any:
     """Return the gradients of a model (convolution, ReLU, max pooling) with respect to `x` and to
     the weights `w`.
     """
@@ -166,16 +166,16 @@ def _jax_cond_loop(jax: Any, x: Any, w: Any) -> Any:
     loop.
     """
 
-    def step(number: Any, y: Any) -> Any:
+    def maybe_multiply(number: Any, y: Any) -> Any:
         """Return `y`, multiplied in a scan if its sum is larger than `number`."""
 
-        def deep(z: Any) -> Any:
+        def multiply_in_scan(z: Any) -> Any:
             """Return `z` multiplied by `w` in three steps of a scan."""
             return jax.lax.scan(lambda c, _: (c @ w, None), z, None, length=3)[0]
 
-        return jax.lax.cond(y.sum() > number, deep, lambda z: z, y)
+        return jax.lax.cond(y.sum() > number, multiply_in_scan, lambda z: z, y)
 
-    return jax.lax.fori_loop(0, 5, step, x)
+    return jax.lax.fori_loop(0, 5, maybe_multiply, x)
 
 
 def _jax_branches(jax: Any, number: Any, x: Any, w: Any) -> Any:
@@ -184,13 +184,13 @@ def _jax_branches(jax: Any, number: Any, x: Any, w: Any) -> Any:
     return jax.lax.switch(number[0], choices, x)
 
 
-def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:
+def _jax_conv_branches(jax: Any, x: Any, w: Any) -> Any:
     """Return the sum of a convolution of `x`, with stride 1 if the sum of `x` is positive, else
     with stride 2.
     """
     layout = ("NHWC", "HWIO", "NHWC")
 
-    def conv(stride: int) -> Any:
+    def conv_sum_function(stride: int) -> Any:
         """Return a function that gives the sum of the convolution of its input with this
         stride.
         """
@@ -198,7 +198,7 @@ def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:
             x, w, (stride, stride), "SAME", dimension_numbers=layout
         ).sum()
 
-    return jax.lax.cond(x.sum() > 0, conv(1), conv(2), x)
+    return jax.lax.cond(x.sum() > 0, conv_sum_function(1), conv_sum_function(2), x)
 
 
 def _jax_product_scan(jax: Any, x: Any, w: Any) -> Any:
@@ -206,12 +206,12 @@ def _jax_product_scan(jax: Any, x: Any, w: Any) -> Any:
     all iterations.
     """
 
-    def step(c: Any, _: Any) -> Any:
+    def scan_step(c: Any, _: Any) -> Any:
         """Return (next carry of the scan, None), computed by matrix products and activations."""
         y = jax.nn.gelu(c @ w) + jax.numpy.tanh(c)
         return jax.nn.silu(y @ w.T @ w) + y.sum(), None
 
-    return jax.lax.scan(step, x, None, length=4)[0] @ w
+    return jax.lax.scan(scan_step, x, None, length=4)[0] @ w
 
 
 CONVOLUTIONS = (
@@ -242,8 +242,8 @@ CONVOLUTIONS = (
     JaxProbe("conv_transposed", jax_function(lambda jax, x, w: jax.lax.conv_transpose(
         x, w, (2, 2), "SAME")), (_IMAGE, "3x3x8x4"), 2 * 47 * 47 * 32),
     JaxProbe("conv_in_loop", jax_function(_jax_conv_loop), (_IMAGE, "3x3x8x8")),
-    JaxProbe("conv_in_branches", jax_function(_branches_of_images), (_IMAGE, "3x3x8x8")),
-    JaxProbe("gradients", jax_function(_gradients), (_IMAGE, "3x3x8x4")),
+    JaxProbe("conv_in_branches", jax_function(_jax_conv_branches), (_IMAGE, "3x3x8x8")),
+    JaxProbe("gradients", jax_function(_conv_model_gradients), (_IMAGE, "3x3x8x4")),
     JaxProbe("gradients_depthwise", jax_function(_depthwise_gradient), (_IMAGE, "3x3x1x8")),
     JaxProbe("max_pool", _jax_pool("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
     JaxProbe("max_pool_padded", _jax_pool("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
@@ -297,27 +297,27 @@ def _nnx_recurrent_layer(cell: str) -> Any:
     return nnx_module(lambda nnx, rngs: nnx.RNN(getattr(nnx, cell)(16, 32, rngs=rngs)))
 
 
-def _activation(name: str, **options: Any) -> JaxProbe:
+def _activation_probe(name: str, **options: Any) -> JaxProbe:
     """Return a probe that calls an activation of jax.nn."""
     body = jax_function(lambda jax, x: getattr(jax.nn, name)(x, **options))
     return JaxProbe("_".join(("nn", name, *options)), body, (_N_SQUARE,))
 
 
-def _numpy(name: str, inputs: tuple[str, ...] = (_N_SQUARE,)) -> JaxProbe:
+def _jax_numpy_probe(name: str, inputs: tuple[str, ...] = (_N_SQUARE,)) -> JaxProbe:
     """Return a probe that calls a function of jax.numpy."""
     return JaxProbe(
         f"numpy_{name}", jax_function(lambda jax, *x: getattr(jax.numpy, name)(*x)), inputs
     )
 
 
-def _linalg(name: str, inputs: tuple[str, ...] = ("5x5",)) -> JaxProbe:
+def _jax_linalg_probe(name: str, inputs: tuple[str, ...] = ("5x5",)) -> JaxProbe:
     """Return a probe that calls a function of jax.numpy.linalg."""
 
-    def body(jax: Any, *x: Any) -> Any:
+    def call_linalg(jax: Any, *x: Any) -> Any:
         """Return what the function of jax.numpy.linalg gives for these inputs."""
         return getattr(jax.numpy.linalg, name)(*x)
 
-    return JaxProbe(f"linalg_{name}", jax_function(body), inputs)
+    return JaxProbe(f"linalg_{name}", jax_function(call_linalg), inputs)
 
 
 MODULES = (
@@ -353,20 +353,23 @@ MODULES = (
           nnx_module(lambda nnx, rngs: nnx.Linear(64, 32, dtype="bfloat16", rngs=rngs)), (_ROWS,)),
 )  # fmt: skip
 ACTIVATIONS = (
-    *map(_activation, ("relu", "relu6", "leaky_relu", "hard_silu", "sigmoid", "silu", "elu")),
-    *map(_activation, ("softplus", "softmax", "log_softmax", "logsumexp", "standardize")),
-    _activation("gelu"),
-    _activation("gelu", approximate=False),
+    *map(
+        _activation_probe, ("relu", "relu6", "leaky_relu", "hard_silu", "sigmoid", "silu", "elu")
+    ),
+    *map(_activation_probe, ("softplus", "softmax", "log_softmax", "logsumexp", "standardize")),
+    _activation_probe("gelu"),
+    _activation_probe("gelu", approximate=False),
     JaxProbe("nn_gelu_bfloat16", jax_function(lambda jax, x: jax.nn.gelu(x)), ("4x16:bfloat16",)),
     JaxProbe("nn_one_hot", jax_function(lambda jax, x: jax.nn.one_hot(x, 10)), ("4:int32",)),
 )
 ARRAYS = (
-    *map(_numpy, ("cumsum", "argmax", "sort", "mean", "var", "median", "prod", "any", "flip")),
-    _numpy("take", ("100x16", "2:int32")),
-    _numpy("searchsorted", ("16", "5")),
-    _linalg("cholesky"),
-    _linalg("inv"),
-    _linalg("solve", ("5x5", "5x3")),
+    *map(_jax_numpy_probe, ("cumsum", "argmax", "sort", "mean", "var", "median")),
+    *map(_jax_numpy_probe, ("prod", "any", "flip")),
+    _jax_numpy_probe("take", ("100x16", "2:int32")),
+    _jax_numpy_probe("searchsorted", ("16", "5")),
+    _jax_linalg_probe("cholesky"),
+    _jax_linalg_probe("inv"),
+    _jax_linalg_probe("solve", ("5x5", "5x3")),
     JaxProbe("fft", jax_function(lambda jax, x: jax.numpy.fft.rfft(x)), (_N_SQUARE,), 8 * 64 * 4),
     JaxProbe("top_k", jax_function(lambda jax, x: jax.lax.top_k(x, 3)), (_N_SQUARE,), 0),
     JaxProbe("near_top_k", jax_function(lambda jax, x: jax.lax.approx_max_k(x, 3)), ("4x160",),
@@ -408,10 +411,10 @@ SETTING = Setting()
 @functools.cache
 def _jax_probe_evidence(name: str) -> Evidence:
     """Return the evidence of the probe with this name: its recorded trace."""
-    return Evidence(_trace(*PROBES[name].build()))
+    return Evidence(_xla_program_trace(*PROBES[name].build()))
 
 
-def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+def _xla_program_trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     """Return the trace of a model that has the calls of its XLA programs and no equations."""
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import record_jax_model
@@ -421,25 +424,25 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
         key="(model)", parent=None, level="module", target=recorded.name, module=0, via="call"
     )
     trace = Trace(calls=(root,), modules=recorded.modules, setting=SETTING, framework="jax")
-    observed = tuple(xla_view_calls(recorded.pure, trace, None, _views()))
+    observed = tuple(xla_view_calls(recorded.pure, trace, None, _views_for_jax_tools()))
     return msgspec.structs.replace(trace, observed=observed)
 
 
-def _views() -> list[View]:
+def _views_for_jax_tools() -> list[View]:
     """Return the real runs that the conventions of JAX tools need for a prediction."""
     of_jax = [convention for convention in all_conventions() if convention.framework == "jax"]
     return [view for convention in of_jax if (view := convention.view(SETTING))]
 
 
 @functools.cache
-def _more_than_the_graph() -> Evidence:
+def _evidence_with_product_outside_graph() -> Evidence:
     """Return the evidence of a program that has a product without a node in the graph."""
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import make_jax_program, record_jax_model
 
     _, graph, trace = make_jax_program(Source(*ONE_PRODUCT.build()), SETTING)
     recorded = record_jax_model(*THREE_PRODUCTS.build(), SETTING)
-    observed = tuple(xla_view_calls(recorded.pure, trace, graph, _views()))
+    observed = tuple(xla_view_calls(recorded.pure, trace, graph, _views_for_jax_tools()))
     return Evidence(msgspec.structs.replace(trace, observed=observed))
 
 
@@ -453,7 +456,7 @@ Block = Callable[[Any, Any, int], tuple[Layer, int]]  # nnx, rngs, channels -> l
 def _conv_block(filters: int, kernel: int, stride: int, padding: str, dilation: int) -> Block:
     """Return a block (a function that makes a layer) for a Flax convolution."""
 
-    def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
+    def make_conv(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
         """Return (Flax convolution for this number of input channels, its output channels)."""
         layer = nnx.Conv(
             channels, filters, (kernel, kernel), strides=stride, padding=padding,
@@ -461,13 +464,13 @@ def _conv_block(filters: int, kernel: int, stride: int, padding: str, dilation: 
         )  # fmt: skip
         return layer, filters
 
-    return block
+    return make_conv
 
 
 def _nnx_depthwise_block(kernel: int, bias: bool) -> Block:
     """Return a block (a function that makes a layer) for a depthwise Flax convolution."""
 
-    def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
+    def make_depthwise_conv(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
         """Return (depthwise Flax convolution for this number of input channels, its output
         channels).
         """
@@ -477,7 +480,7 @@ def _nnx_depthwise_block(kernel: int, bias: bool) -> Block:
         )
         return layer, channels
 
-    return block
+    return make_depthwise_conv
 
 
 def _nnx_transpose_block(kernel: int, padding: str) -> Block:
@@ -485,14 +488,14 @@ def _nnx_transpose_block(kernel: int, padding: str) -> Block:
     2.
     """
 
-    def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
+    def make_conv_transpose(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
         """Return (transposed Flax convolution for this number of input channels, its 4 output
         channels).
         """
         size = (kernel, kernel)
         return nnx.ConvTranspose(channels, 4, size, strides=2, padding=padding, rngs=rngs), 4
 
-    return block
+    return make_conv_transpose
 
 
 def _nnx_norm_block(name: str) -> Block:
@@ -508,12 +511,12 @@ def _nnx_function_block(name: str) -> Block:
 def _pool_block(name: str, padding: str) -> Block:
     """Return a block for a 2x2 pooling of flax.nnx."""
 
-    def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
+    def make_pool(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
         """Return (function that pools its input, number of channels, which is unchanged)."""
         pool = getattr(nnx, name)
         return (lambda x: pool(x, window_shape=(2, 2), strides=(2, 2), padding=padding)), channels
 
-    return block
+    return make_pool
 
 
 def _nnx_dense_block(units: int) -> Block:
@@ -596,7 +599,7 @@ class JaxConformance(ProgramConformance):
         """Assert that the tool prints the predicted total of a program that has a product without
         a node in the graph.
         """
-        self.holds(_more_than_the_graph(), THREE_PRODUCTS.build())
+        self.holds(_evidence_with_product_outside_graph(), THREE_PRODUCTS.build())
 
     @settings(
         max_examples=EXAMPLES,
@@ -610,9 +613,9 @@ class JaxConformance(ProgramConformance):
     ) -> None:
         """Assert that the tool prints the predicted total of a random architecture."""
         model, spec = architecture()
-        self.holds(Evidence(_trace(model, (spec,), {})), (model, (spec,), {}))
+        self.holds(Evidence(_xla_program_trace(model, (spec,), {})), (model, (spec,), {}))
 
     def evidence(self) -> Iterator[Evidence]:
         """Yield the evidence of each probe."""
         yield from map(_jax_probe_evidence, PROBES)
-        yield _more_than_the_graph()
+        yield _evidence_with_product_outside_graph()

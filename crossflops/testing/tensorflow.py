@@ -39,7 +39,7 @@ class TfProbe(msgspec.Struct, frozen=True):
 
     def build(self) -> Built:
         """Return (model, positional inputs, keyword inputs)."""
-        source = FRONTEND.source(
+        source = FRONTEND.prepare_source(
             self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
         )
         return source.model, source.args, source.kwargs
@@ -87,18 +87,18 @@ def tf_function(body: Callable[..., Any]) -> Callable[[], Any]:
 _MAPS, _SQUARE = "1x8x8x4", "4x16"
 
 
-def _loop(step: Any) -> Any:
+def _while_loop_function(step: Any) -> Any:
     """Return a builder of a tf.function that applies `step` three times in a while loop, to `x`
     and the last result.
     """
 
-    def body(tf: Any, x: Any) -> Any:
+    def run_while_loop(tf: Any, x: Any) -> Any:
         """Return the result after three iterations of `step` in a while loop."""
         return tf.while_loop(
             lambda number, _: number < 3, lambda number, y: (number + 1, step(tf, x, y)), (0, x)
         )[1]
 
-    return tf_function(body)
+    return tf_function(run_while_loop)
 
 
 def _tf_conv_transpose(tf: Any, x: Any) -> Any:
@@ -107,7 +107,7 @@ def _tf_conv_transpose(tf: Any, x: Any) -> Any:
     return tf.nn.conv2d_transpose(x, weights, (1, 5, 5, 1), strides=2)
 
 
-def _gradients(tf: Any, x: Any) -> Any:
+def _conv_pool_model_gradients(tf: Any, x: Any) -> Any:
     """Return the gradients of a model (a convolution and two poolings) with respect to its input
     and weights.
     """
@@ -125,7 +125,7 @@ def _tf_branches(tf: Any, x: Any) -> Any:
     return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ weights, lambda: x + 1.0)
 
 
-def _branches_of_convolutions(tf: Any, x: Any) -> Any:
+def _tf_conv_branches(tf: Any, x: Any) -> Any:
     """Return a full or a depthwise convolution of `x`; the sign of the sum of `x` decides."""
     full, depthwise = tf.ones((3, 3, 4, 4)), tf.ones((3, 3, 4, 1))
     return tf.cond(
@@ -157,22 +157,23 @@ _FUNCTIONS_PROBES = (
           ("2x16x4", "2x16x8"), 1024),
     TfProbe("einsum", tf_function(lambda tf, x, y: tf.einsum("bij,bjk->bik", x, y)),
           ("2x4x16", "2x16x8"), 1024),
-    TfProbe("loop", _loop(lambda tf, x, y: y @ tf.ones((16, 16))), (_SQUARE,), 3 * 4 * 256),
-    TfProbe("matmul_in_loop", _loop(lambda tf, x, y: y + x @ tf.ones((16, 16))),
+    TfProbe("loop", _while_loop_function(lambda tf, x, y: y @ tf.ones((16, 16))),
+          (_SQUARE,), 3 * 4 * 256),
+    TfProbe("matmul_in_loop", _while_loop_function(lambda tf, x, y: y + x @ tf.ones((16, 16))),
           (_SQUARE,), 3 * 4 * 256),
     TfProbe("conv_in_loop",
-          _loop(lambda tf, x, y: y + tf.nn.conv2d(
+          _while_loop_function(lambda tf, x, y: y + tf.nn.conv2d(
               tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 4)), 1, "SAME")),
           (_MAPS,), 3 * 64 * 4 * 36),
     TfProbe("depthwise_in_loop",
-          _loop(lambda tf, x, y: y + tf.nn.depthwise_conv2d(
+          _while_loop_function(lambda tf, x, y: y + tf.nn.depthwise_conv2d(
               tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 1)), (1, 1, 1, 1), "SAME")),
           (_MAPS,), 3 * 64 * 36),
     TfProbe("loop_over_data", tf_function(lambda tf, x: tf.while_loop(
         lambda y: tf.reduce_sum(y) < 9, lambda y: (y @ y,), (x,))[0]), ("4x4",), None),
     TfProbe("branches", tf_function(_tf_branches), (_SQUARE,), None),
     TfProbe("branches_of_convolutions",
-          tf_function(_branches_of_convolutions), (_MAPS,), 64 * 4 * 36),
+          tf_function(_tf_conv_branches), (_MAPS,), 64 * 4 * 36),
     TfProbe("compiled", tf_function(_tf_jit_call), (_SQUARE,), 512),
     TfProbe("conv_transposed_odd", tf_function(_tf_conv_transpose), ("1x3x3x1",), 27),
     TfProbe("conv_first_channels", tf_function(lambda tf, x: tf.nn.conv2d(
@@ -183,7 +184,7 @@ _FUNCTIONS_PROBES = (
         x, 2, 2, "VALID", data_format="NCHW")), ("1x4x8x8",), 0),
     TfProbe("dilation", tf_function(lambda tf, x: tf.nn.dilation2d(
         x, tf.ones((3, 3, 4)), (1, 1, 1, 1), "SAME", "NHWC", (1, 1, 1, 1))), (_MAPS,), None),
-    TfProbe("gradients", tf_function(_gradients), (_MAPS,), None),
+    TfProbe("gradients", tf_function(_conv_pool_model_gradients), (_MAPS,), None),
     TfProbe("pointwise", tf_function(_tf_pointwise), (_SQUARE,), 0),
     TfProbe("l2_loss", tf_function(lambda tf, x: tf.nn.l2_loss(x)), (_SQUARE,), None),
     TfProbe("reductions", tf_function(lambda tf, x: (
@@ -217,7 +218,7 @@ def _keras_attention() -> Any:
     return keras.Model(x, keras.layers.MultiHeadAttention(4, 8)(x, x))
 
 
-def _residual() -> Any:
+def _residual_keras_model() -> Any:
     """Return a Keras model that adds its input and the ReLU of its input."""
     import keras
 
@@ -225,7 +226,7 @@ def _residual() -> Any:
     return keras.Model(x, keras.layers.Add()([x, keras.layers.ReLU()(x)]))
 
 
-def _sequence(name: str, **kwargs: Any) -> Any:
+def _keras_sequence_model(name: str, **kwargs: Any) -> Any:
     """Return a builder of a Keras model that has this layer with 32 units, for 5 steps of width
     16.
     """
@@ -272,13 +273,15 @@ _LAYERS_PROBES = (
     TfProbe("upsample_linear", stack(keras_layer("UpSampling2D", 2, interpolation="bilinear")),
           (_T_MAPS,), 0),
     TfProbe("embedding", stack(keras_layer("Embedding", 100, 16)), ("2x10:int32",), 0),
-    TfProbe("residual", _residual, (_T_MAPS,), 0),
+    TfProbe("residual", _residual_keras_model, (_T_MAPS,), 0),
     TfProbe("attention", _keras_attention, ("2x10x32",), 4 * 20 * 32 * 32 + 12800),
-    TfProbe("lstm", _sequence("LSTM"), ("2x5x16",), 10 * 4 * 32 * 48),
-    TfProbe("lstm_unrolled", _sequence("LSTM", unroll=True), ("2x5x16",), 10 * 4 * 32 * 48),
-    TfProbe("gru", _sequence("GRU"), ("2x5x16",), 10 * 3 * 32 * 48),
-    TfProbe("gru_unrolled", _sequence("GRU", unroll=True), ("2x5x16",), 10 * 3 * 32 * 48),
-    TfProbe("simple_rnn", _sequence("SimpleRNN"), ("2x5x16",), 10 * 32 * 48),
+    TfProbe("lstm", _keras_sequence_model("LSTM"), ("2x5x16",), 10 * 4 * 32 * 48),
+    TfProbe("lstm_unrolled", _keras_sequence_model("LSTM", unroll=True),
+          ("2x5x16",), 10 * 4 * 32 * 48),
+    TfProbe("gru", _keras_sequence_model("GRU"), ("2x5x16",), 10 * 3 * 32 * 48),
+    TfProbe("gru_unrolled", _keras_sequence_model("GRU", unroll=True),
+          ("2x5x16",), 10 * 3 * 32 * 48),
+    TfProbe("simple_rnn", _keras_sequence_model("SimpleRNN"), ("2x5x16",), 10 * 32 * 48),
 )  # fmt: skip
 
 
@@ -292,10 +295,10 @@ SETTING = Setting()
 @functools.cache
 def _tf_probe_evidence(name: str) -> Evidence:
     """Return the evidence of the probe with this name: its recorded trace."""
-    return Evidence(_trace(*PROBES[name].build()))
+    return Evidence(_frozen_graph_trace(*PROBES[name].build()))
 
 
-def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+def _frozen_graph_trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
     """Return the trace of the frozen graph of a model, recorded for these inputs."""
     from crossflops.frontends.tensorflow.program import record_frozen_model
 
@@ -322,7 +325,7 @@ def _keras_dilation_block(rate: int) -> Block:
     return lambda layers, x: layers.Conv2D(4, 3, dilation_rate=rate, padding="same")(x)
 
 
-def _depthwise(kernel: int, stride: int) -> Block:
+def _keras_depthwise_block(kernel: int, stride: int) -> Block:
     """Return a block (a function that adds to a Keras model) for a depthwise convolution."""
     return lambda layers, x: layers.DepthwiseConv2D(kernel, strides=stride, padding="same")(x)
 
@@ -342,12 +345,12 @@ def _keras_layer_block(name: str, *args: Any, **kwargs: Any) -> Block:
 def _residual_block(inner: Block) -> Block:
     """Return a block that adds a residual sum to a Keras model, and then what `inner` adds."""
 
-    def block(layers: Any, x: Any) -> Any:
+    def add_residual(layers: Any, x: Any) -> Any:
         """Return what `inner` gives for the sum of `x` and a 1x1 convolution of its ReLU."""
         y = layers.Conv2D(x.shape[-1], 1)(layers.ReLU()(x))
         return inner(layers, layers.Add()([x, y]))
 
-    return block
+    return add_residual
 
 
 def _keras_dense_block(units: int, activation: str) -> Block:
@@ -365,7 +368,7 @@ _BLOCKS: st.SearchStrategy[Block] = st.one_of(
         st.sampled_from((1, 2)),
     ),
     st.builds(_keras_dilation_block, st.sampled_from((2, 3))),
-    st.builds(_depthwise, st.sampled_from((3, 5)), st.sampled_from((1, 2))),
+    st.builds(_keras_depthwise_block, st.sampled_from((3, 5)), st.sampled_from((1, 2))),
     st.builds(_keras_transpose_block, st.sampled_from((2, 3)), st.sampled_from(("same", "valid"))),
     st.builds(
         _keras_dense_block, st.sampled_from((4, 8)), st.sampled_from(("relu", "gelu", "softmax"))
@@ -429,7 +432,7 @@ class TensorFlowConformance(ProgramConformance):
     ) -> None:
         """Assert that the tool prints the predicted total of a random architecture."""
         model, spec = architecture()
-        self.holds(Evidence(_trace(model, (spec,), {})), (model, (spec,), {}))
+        self.holds(Evidence(_frozen_graph_trace(model, (spec,), {})), (model, (spec,), {}))
 
     def evidence(self) -> Iterator[Evidence]:
         """Yield the evidence of each probe."""

@@ -22,10 +22,13 @@ products, may_fail, parts = (
 
 
 @products.contraction(
-    replaced.TRANSPOSED, cause="conv.transpose-groups", source="_conv_trans_flops_compute"
+    replaced.TRANSPOSED,
+    cause="conv.transpose-groups",
+    source="_conv_trans_flops_compute",
+    name="transposed",
 )
 @with_formula("N x Ci x (Co/g // g) x prod(k) x prod(i): divided by the groups a second time")
-def transposed(call: Site) -> int:
+def calflops_transposed_macs(call: Site) -> int:
     """Return the MACs that calflops counts for a transposed convolution, whose output channels it
     divides by the number of groups a second time.
     """
@@ -46,7 +49,7 @@ def transposed(call: Site) -> int:
     source="_conv_trans_flops_compute",
 )
 @with_formula("N x Co/g x prod(o), o the extents of a convolution that is not transposed")
-def calflops_transposed_bias(call: Site) -> int:
+def calflops_transposed_bias_adds(call: Site) -> int:
     """Return the additions that calflops counts for the bias of a transposed convolution: batch
     size x output channels of one group x output positions of an ordinary convolution.
     """
@@ -75,29 +78,29 @@ def calflops_misalignment_adds(call: Site) -> int:
         return 0
     rank = max(map(len, shapes))
     first, second = ((*shape, *(1,) * (rank - len(shape))) for shape in shapes)
-    return prod(map(max, first, second)) - replaced.arithmetic(call)
+    return prod(map(max, first, second)) - replaced.functional_arithmetic_operations(call)
 
 
-@replaced.resampling(may_fail)
+@replaced.resampling_rule(may_fail)
 @with_formula("prod(size), or n(x) if no size is given")
-def calflops_resampling_elements(call: Site) -> int:
+def calflops_resampling_operations(call: Site) -> int:
     """Return the operations that calflops counts for a resampling: the product of the given
     `size`, or the number of input elements if no `size` is given.
 
     A scale for each axis ends the tool with a TypeError unless they are a tuple and as many as
     samples: it takes the length of the input, its batch, for its rank.
     """
-    provided, size = replaced.resampling_input(call), replaced.resampling_size(call)
+    provided, size = replaced.resampling_input(call), replaced.resampling_given_positions(call)
     if size is not None:
         return size
-    scale = replaced.scales(call)
+    scale = replaced.resampling_scale_factors(call)
     tuples = not {"scale_factor", "2"} & set(call.call.lists)
     if isinstance(scale, list) and not (tuples and len(scale) == (provided.shape or (0,))[0]):
         raise LookupError("the tool raises the scales to a power")
     return provided.numel
 
 
-CONVENTIONS = replaced.two_numbers(
+CONVENTIONS = replaced.flops_and_macs_conventions(
     "calflops",
     "0.3.2",
     "calflops/pytorch_ops.py",

@@ -8,6 +8,7 @@ pairs meet.
 """
 
 from math import isqrt, prod
+from typing import NamedTuple
 
 from crossflops.ir.trace import Call, Trace
 from crossflops.rules.conditions import Site
@@ -17,14 +18,34 @@ from crossflops.tools.layers import CONTRACTIONS
 Shapes = list[tuple[int, ...]]
 
 
-def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """Return (pairs, sizes) of an einsum that multiplies two operands at a time: a pair is (all
-    labels of a product, labels that its result keeps), `sizes` is {label: size}.
+class EinsumPairs(NamedTuple):
+    """An einsum as products of two operands: for each product all of its labels and the labels
+    that its result keeps, and the size of each label.
+    """
+
+    pairs: list[tuple[str, str]]
+    extents: dict[str, int]
+
+
+class EinsumOperands(NamedTuple):
+    """The operands of an einsum, each as {label: size}, and the labels of its result."""
+
+    operands: list[dict[str, int]]
+    result: str
+
+
+class _EinsumLabels(NamedTuple):
+    """The labels of each operand of an einsum and of its result, and the size of each label."""
+
+    operands: list[str]
+    result: str
+    extents: dict[str, int]
+
+
+def einsum_pairs(equation: str, shapes: Shapes) -> EinsumPairs:
+    """Return an einsum as products of two operands at a time, from left to right.
 
     A label of one operand alone that no later pair needs is summed before its pair is multiplied.
-
-    Pairs go from left to right; a label of one operand alone that no later pair needs is summed
-    before.
     """
     terms, result, extents = _einsum_labels(equation.replace(" ", ""), shapes)
     left, pairs = terms[0], []
@@ -35,21 +56,19 @@ def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], 
         pair = "".join(label for label in both if label in needed or label in shared)
         left = "".join(label for label in pair if label in needed)
         pairs.append((pair, left))
-    return pairs, extents
+    return EinsumPairs(pairs, extents)
 
 
-def einsum_extents(equation: str, shapes: Shapes) -> tuple[list[dict[str, int]], str]:
-    """Return the sizes of each operand of an einsum as {label: size}, and the labels of the result
-    as one text.
-    """
+def einsum_operands(equation: str, shapes: Shapes) -> EinsumOperands:
+    """Return the sizes of each operand of an einsum by label, and the labels of the result."""
     terms, result, _ = _einsum_labels(equation.replace(" ", ""), shapes)
     extents = (
         dict(zip(term, shape, strict=True)) for term, shape in zip(terms, shapes, strict=True)
     )
-    return list(extents), result
+    return EinsumOperands(list(extents), result)
 
 
-def _einsum_labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[str, int]]:
+def _einsum_labels(equation: str, shapes: Shapes) -> _EinsumLabels:
     """Return the labels of each operand of an einsum, the labels of its result, and the size of
     each label.
 
@@ -73,10 +92,10 @@ def _einsum_labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[
         for label, extent in zip(term, shape, strict=True):
             extents[label] = max(extent, extents.get(label, 1))
     if arrow:
-        return terms, right.replace("...", dots), extents
+        return _EinsumLabels(terms, right.replace("...", dots), extents)
     letters = "".join(written)
     once = sorted(label for label in set(letters) - {"."} if letters.count(label) == 1)
-    return terms, dots + "".join(once), extents
+    return _EinsumLabels(terms, dots + "".join(once), extents)
 
 
 def exact_convolution_macs(call: Site) -> int:
@@ -106,7 +125,7 @@ def exact_matmul_macs(call: Site) -> int:
     return call.result.numel * call.shape("mat1", "batch1", "self")[-1]
 
 
-def tensordot(call: Site) -> int:
+def exact_tensordot_macs(call: Site) -> int:
     """Return the exact MACs of torch.tensordot: number of result elements x product of the sizes
     of the summed axes.
 
@@ -152,7 +171,7 @@ def exact_recurrent_macs(call: Site) -> int:
     return prod(call.shape("input")[:-1]) * matrices
 
 
-def recurrent_cell(call: Site) -> int:
+def exact_recurrent_cell_macs(call: Site) -> int:
     """Return the exact MACs of one step of a recurrent cell: batch size x number of elements of
     its two weight matrices.
     """
@@ -166,11 +185,11 @@ OPERATORS: dict[Formula, tuple[str, ...]] = {
         ("convolution", exact_convolution_macs),
         ("linear", exact_linear_macs),
         ("matmul", exact_matmul_macs),
-        ("tensordot", tensordot),
+        ("tensordot", exact_tensordot_macs),
         ("einsum", exact_einsum_macs),
         ("scaled_dot_product_attention", exact_attention_macs),
         ("recurrent", exact_recurrent_macs),
-        ("recurrent_cell", recurrent_cell),
+        ("recurrent_cell", exact_recurrent_cell_macs),
     )
 }
 

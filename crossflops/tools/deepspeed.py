@@ -37,19 +37,22 @@ products.contraction(
     cause=replaced.BROADCAST,
     name="matmul.more",
     source="_matmul_flops_compute",
-)(replaced.matmul)
+)(replaced.functional_matmul_macs)
 
 
 @products.contraction(
-    TRANSPOSED, cause="conv.transpose-groups", source="_conv_trans_flops_compute"
+    TRANSPOSED,
+    cause="conv.transpose-groups",
+    source="_conv_trans_flops_compute",
+    name="transposed",
 )
 @with_formula("N x Ci x Co/g x prod(k) x prod(i)")
-def transposed(call: Site) -> int:
+def deepspeed_transposed_macs(call: Site) -> int:
     """Return the MACs that DeepSpeed counts for a transposed convolution: batch size x input
     channels x output channels of one group x kernel positions x input positions.
     """
     provided = Arguments(call)
-    _output_extents_of_deepspeed(
+    _deepspeed_transposed_output_extents(
         provided
     )  # which it computes, and may fail at, whether there is a bias or not
     shape, weight = provided.shape("input"), provided.shape("weight")
@@ -64,16 +67,20 @@ def transposed(call: Site) -> int:
     source="_conv_trans_flops_compute",
 )
 @with_formula("N x Co x prod(o), o the output's extents")
-def bias_of_deepspeed_transposed(call: Site) -> int:
+def deepspeed_transposed_bias_adds(call: Site) -> int:
     """Return the additions that DeepSpeed counts for the bias of a transposed convolution: batch
     size x output channels x output positions.
     """
     provided = Arguments(call)
     channels = provided.shape("weight")[1] * provided.number("groups", 1)
-    return channels * provided.shape("input")[0] * prod(_output_extents_of_deepspeed(provided))
+    return (
+        channels
+        * provided.shape("input")[0]
+        * prod(_deepspeed_transposed_output_extents(provided))
+    )
 
 
-def _output_extents_of_deepspeed(provided: Arguments) -> tuple[int, ...]:
+def _deepspeed_transposed_output_extents(provided: Arguments) -> tuple[int, ...]:
     """Return the sizes of a transposed convolution's result along its spatial axes, computed from
     the arguments of the call.
     """
@@ -98,9 +105,10 @@ def _output_extents_of_deepspeed(provided: Arguments) -> tuple[int, ...]:
     functional_names("scaled_dot_product_attention"),
     cause="attention.sdpa",
     source="_attn_flops_compute",
+    name="attention",
 )
 @with_formula("n(q) Sk + n(q)/D Sk Dv, q, k and v the first three positional inputs")
-def attention(call: Site) -> int:
+def deepspeed_attention_macs(call: Site) -> int:
     """Return the MACs that DeepSpeed counts for scaled_dot_product_attention: query elements x
     keys for the scores, and query rows x keys x head size of values for the result.
 
@@ -115,16 +123,16 @@ def attention(call: Site) -> int:
     return prod(query) * key[-2] + prod(query[:-1]) * key[-2] * value[-1]
 
 
-@replaced.resampling(may_fail)
+@replaced.resampling_rule(may_fail)
 @with_formula("prod(size), or n(x) prod(scale) if no size is given")
-def resampling_of_deepspeed(call: Site) -> int:
+def deepspeed_resampling_operations(call: Site) -> int:
     """Return the operations that DeepSpeed counts for a resampling: the product of the given
     `size`, or the number of input elements x the scale factors if no `size` is given.
     """
-    provided, size = replaced.resampling_input(call), replaced.resampling_size(call)
+    provided, size = replaced.resampling_input(call), replaced.resampling_given_positions(call)
     if size is not None:
         return size
-    scale = replaced.scales(call)
+    scale = replaced.resampling_scale_factors(call)
     if isinstance(scale, list):
         return int(provided.numel * prod(scale))
     return int(provided.numel * scale ** (len(provided.shape or ()) - 2))
@@ -138,11 +146,11 @@ def resampling_of_deepspeed(call: Site) -> int:
     source="_einops_einsum_flops_compute",
 )
 @with_formula("F, the FLOPs that numpy.einsum_path prints for the last argument")
-def einops_einsum(call: Site) -> int:
+def deepspeed_einops_operations(call: Site) -> int:
     """Return the operations that DeepSpeed adds for einops.einsum: the FLOPs that
     numpy.einsum_path prints for the equation, which is the last argument.
     """
-    return replaced.path_cost(call, equation_index=len(call.inputs))
+    return replaced.einsum_path_flops(call, equation_index=len(call.inputs))
 
 
 # In 2021: convolutions knew two spatial axes. On one axis they fail, of three they take the last
@@ -151,8 +159,8 @@ def einops_einsum(call: Site) -> int:
 products_in_2021, parts_in_2021 = replaced.function_rule_group(), replaced.function_rule_group()
 
 products_in_2021.contraction(
-    replaced.LINEAR, cause=replaced.BROADCAST, source="_linear_flops_compute"
-)(replaced.linear)
+    replaced.LINEAR, cause=replaced.BROADCAST, name="linear", source="_linear_flops_compute"
+)(replaced.functional_linear_macs)
 
 
 @products_in_2021.contraction(
@@ -162,13 +170,15 @@ products_in_2021.contraction(
     source="_conv_flops_compute",
 )
 @with_formula("N x Ci x Co/g x prod(k) x prod(o), k the last two axes and o the first")
-def plane_convolution(call: Site) -> int:
+def deepspeed_2021_convolution_macs(call: Site) -> int:
     """Return the MACs that DeepSpeed of 2021 counts for a convolution, as if it had two spatial
     axes: the last two of the kernel, the first two of the output.
     """
     provided = Arguments(call)
     return (
-        replaced.filters(provided) * prod(provided.shape("weight")[-2:]) * prod(_plane(provided))
+        replaced.functional_channel_products(provided)
+        * prod(provided.shape("weight")[-2:])
+        * prod(_deepspeed_2021_output_extents(provided))
     )
 
 
@@ -179,12 +189,14 @@ def plane_convolution(call: Site) -> int:
     source="_conv_trans_flops_compute",
 )
 @with_formula("N x Ci x (Ci // g) x prod(k) x prod(i): the first axis of the weight used as Co")
-def plane_transposed(call: Site) -> int:
+def deepspeed_2021_transposed_macs(call: Site) -> int:
     """Return the MACs that DeepSpeed of 2021 counts for a transposed convolution, where it uses
     the first axis of the weight as the number of output channels.
     """
     provided = Arguments(call)
-    _plane(provided)  # which it computes, and fails at, whether there is a bias or not
+    _deepspeed_2021_output_extents(
+        provided
+    )  # which it computes, and fails at, whether there is a bias or not
     shape, weight = provided.shape("input"), provided.shape("weight")
     filters = weight[0] // provided.number("groups", 1)
     return shape[0] * shape[1] * filters * prod(weight[-2:]) * prod(shape[2:])
@@ -198,15 +210,19 @@ def plane_transposed(call: Site) -> int:
     source="_conv_flops_compute",
 )
 @with_formula("N x W[0] x prod(o), o as in a convolution that is not transposed")
-def plane_bias(call: Site) -> int:
+def deepspeed_2021_bias_adds(call: Site) -> int:
     """Return the additions that DeepSpeed of 2021 counts for the bias of a convolution, transposed
     or not: batch size x first axis of the weight x output positions of an ordinary convolution.
     """
     provided = Arguments(call)
-    return provided.shape("weight")[0] * provided.shape("input")[0] * prod(_plane(provided))
+    return (
+        provided.shape("weight")[0]
+        * provided.shape("input")[0]
+        * prod(_deepspeed_2021_output_extents(provided))
+    )
 
 
-def _plane(provided: Arguments) -> tuple[int, ...]:
+def _deepspeed_2021_output_extents(provided: Arguments) -> tuple[int, ...]:
     """Return the output height and width that DeepSpeed of 2021 computes for a convolution."""
     strides, paddings, dilations = (
         provided.extents(name, default, axes=2)
@@ -219,7 +235,7 @@ def _plane(provided: Arguments) -> tuple[int, ...]:
 
 
 @with_formula("n(x)")
-def activations_of_deepspeed(call: Site) -> int:
+def deepspeed_2021_activation_operations(call: Site) -> int:
     """Return the operations that DeepSpeed of 2021 counts for an activation with at most one
     argument after its input: the number of input elements.
     """
@@ -231,21 +247,21 @@ for name, cause, targets, amount, source in (
         "relu",
         "act.relu",
         functional_names("relu"),
-        activations_of_deepspeed,
+        deepspeed_2021_activation_operations,
         "_relu_flops_compute",
     ),
     (
         "piecewise",
         "act.piecewise-other",
         PIECEWISE,
-        activations_of_deepspeed,
+        deepspeed_2021_activation_operations,
         "_relu_flops_compute",
     ),
     (
         "elu",
         "act.transcendental",
         functional_names("elu"),
-        activations_of_deepspeed,
+        deepspeed_2021_activation_operations,
         "_relu_flops_compute",
     ),
     (
@@ -267,9 +283,9 @@ parts_in_2021.adds(
 )(input_elements)
 
 
-@replaced.resampling(parts_in_2021)
+@replaced.resampling_rule(parts_in_2021)
 @with_formula("prod(size), or n(x) if no size is given")
-def resampling_of_deepspeed_2021(call: Site) -> int:
+def deepspeed_2021_resampling_operations(call: Site) -> int:
     """Return the operations that DeepSpeed of 2021 counts for a resampling: the product of the
     given `size`, or the number of input elements if no `size` is given.
 
@@ -277,18 +293,18 @@ def resampling_of_deepspeed_2021(call: Site) -> int:
 
     A single number ends it, be it a size or a scale.
     """
-    provided, size = replaced.resampling_input(call), replaced.resampling_size(call)
+    provided, size = replaced.resampling_input(call), replaced.resampling_given_positions(call)
     if size is not None:
         if not isinstance(call.settings.get("size", call.settings.get("1")), list):
             raise LookupError("the tool's function takes a size for each axis")
         return size
-    scale = replaced.scales(call)
+    scale = replaced.resampling_scale_factors(call)
     if not isinstance(scale, list) or len(scale) != (provided.shape or (0,))[0]:
         raise LookupError("the tool's function takes as many scales as samples")
     return provided.numel
 
 
-in_2021 = replaced.edition(
+in_2021 = replaced.module_hooking_tool(
     "deepspeed",
     "2021",
     _SOURCE,
@@ -305,7 +321,7 @@ in_2021.include(replaced.rules_for_unseen_work(products_in_2021), source=_SOURCE
 
 CONVENTIONS = (
     # get_module_flops sums over `modules()`, which has each of them once
-    *replaced.two_numbers(
+    *replaced.flops_and_macs_conventions(
         "deepspeed",
         "0.19.8",
         _SOURCE,

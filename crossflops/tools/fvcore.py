@@ -76,9 +76,11 @@ unseen = fvcore.rules("operator")
 # Contractions; tensors are named as in the schema of the operator.
 
 
-@traced.contraction("aten::_convolution", cause=_EXPORT, source=f"{_HANDLES}: conv_flop_jit")
+@traced.contraction(
+    "aten::_convolution", cause=_EXPORT, source=f"{_HANDLES}: conv_flop_jit", name="convolution"
+)
 @with_formula("x[0] x n(W) x prod(y[2:]), x instead of y when transposed")
-def convolution(call: Site) -> int:
+def fvcore_convolution_macs(call: Site) -> int:
     """Return the MACs that fvcore counts for a convolution: batch size x number of weight elements
     x output positions (input positions if it is transposed).
     """
@@ -89,18 +91,22 @@ def convolution(call: Site) -> int:
     return source[0] * prod(weight) * prod(shape[2:])
 
 
-@traced.contraction("aten::linear", cause=_EXPORT, source=f"{_HANDLES}: linear_flop_jit")
+@traced.contraction(
+    "aten::linear", cause=_EXPORT, source=f"{_HANDLES}: linear_flop_jit", name="linear"
+)
 @with_formula("n(x) W[0]; if W is a vector, W[0] is its number of inputs")
-def linear(call: Site) -> int:
+def fvcore_linear_macs(call: Site) -> int:
     """Return the MACs that fvcore counts for aten::linear: number of input elements x first axis
     of the weight.
     """
     return prod(call.shape("input")) * call.shape("weight")[0]
 
 
-@traced.contraction("aten::addmm", cause=_EXPORT, source=f"{_HANDLES}: addmm_flop_jit")
+@traced.contraction(
+    "aten::addmm", cause=_EXPORT, source=f"{_HANDLES}: addmm_flop_jit", name="addmm"
+)
 @with_formula("n x m x p of [n, m] and [m, p], the second and the third operand")
-def addmm(call: Site) -> int:
+def fvcore_addmm_macs(call: Site) -> int:
     """Return the MACs that fvcore counts for addmm: n x m x p for the product of an [n, m] and an
     [m, p] matrix.
     """
@@ -110,9 +116,9 @@ def addmm(call: Site) -> int:
     return prod(first) * second[1]
 
 
-@traced.contraction("aten::bmm", cause=_EXPORT, source=f"{_HANDLES}: bmm_flop_jit")
+@traced.contraction("aten::bmm", cause=_EXPORT, source=f"{_HANDLES}: bmm_flop_jit", name="bmm")
 @with_formula("b x n x m x p of [b, n, m] and [b, m, p]")
-def bmm(call: Site) -> int:
+def fvcore_bmm_macs(call: Site) -> int:
     """Return the MACs that fvcore counts for bmm: b x n x m x p for the product of [b, n, m] and
     [b, m, p].
     """
@@ -123,9 +129,10 @@ def bmm(call: Site) -> int:
     ("aten::matmul", "aten::mm"),
     cause="matmul.broadcast-batch-lost",
     source=f"{_HANDLES}: matmul_flop_jit",
+    name="matmul",
 )
 @with_formula("prod(A) x B[-1]: batch axes that only B has are ignored")
-def matmul(call: Site) -> int:
+def fvcore_matmul_macs(call: Site) -> int:
     """Return the MACs that fvcore counts for a matrix product: number of elements of the first
     operand x last axis of the second.
     """
@@ -136,12 +143,15 @@ def matmul(call: Site) -> int:
 
 
 @traced.contraction(
-    "aten::einsum", cause="einsum.path-estimate", source=f"{_HANDLES}: einsum_flop_jit"
+    "aten::einsum",
+    cause="einsum.path-estimate",
+    source=f"{_HANDLES}: einsum_flop_jit",
+    name="einsum",
 )
 @with_formula(
     "F / 2, F the FLOPs that numpy.einsum_path prints, to four digits; b n m p for two equations"
 )
-def einsum(call: Site) -> int:
+def fvcore_einsum_macs(call: Site) -> int:
     """Return the MACs that fvcore counts for an einsum: half of the FLOPs that numpy.einsum_path
     prints, or exact MACs for two equations that fvcore knows.
 
@@ -177,7 +187,7 @@ _FORMULAS: dict[str, Any] = {node: rule.amount for rule in traced.rules for node
     name="complex",
     formula="the formula for real numbers: one MAC per complex product",
 )
-def contraction(call: Site) -> int:
+def fvcore_complex_contraction_macs(call: Site) -> int:
     """Return the MACs that fvcore counts for a contraction of complex numbers: one for each
     complex product, as for real numbers.
     """

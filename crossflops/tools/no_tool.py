@@ -64,14 +64,14 @@ sums.contraction(
 
 @sums.adds(_ONE_PER_RESULT, cause=_FIRST, name="first.results", factor=-1)
 @with_formula("n(Y), Y the first output")
-def results(node: Node) -> int:
+def result_element_sums(node: Node) -> int:
     """Return the number of sums of an operator with one sum per element of its first result."""
     return prod(_require_shape(node.outputs, 0))
 
 
 @sums.adds(_SCATTERING, cause=_FIRST, name="first.scattered", factor=-1)
 @with_formula("min(n(Y), n(X)/C x M x prod(k)): the results that a product reaches")
-def sums_of_transposed_convolution(node: Node) -> int:
+def convolution_transpose_sums(node: Node) -> int:
     """Return the number of sums in a transposed convolution: the result elements that at least one
     product reaches.
 
@@ -86,7 +86,7 @@ def sums_of_transposed_convolution(node: Node) -> int:
 
 @sums.adds(_ATTENTION, cause=_FIRST, name="first.attended", factor=-1)
 @with_formula("B Hq Sq (St + Dv): a sum for every score, and for every element of the result")
-def sums_of_attention(node: Node) -> int:
+def attention_sums(node: Node) -> int:
     """Return the number of sums in an attention: one for each score, and one for each element of
     the result.
 
@@ -104,7 +104,7 @@ def sums_of_attention(node: Node) -> int:
     factor=-1,
     formula="sum of n(pair) over the pairs of operands, from the left, whose labels are summed",
 )
-def sums_of_einsum(node: Node) -> int:
+def einsum_sums(node: Node) -> int:
     """Return the number of sums in an einsum that multiplies two operands at a time, from left to
     right.
     """
@@ -118,7 +118,7 @@ def sums_of_einsum(node: Node) -> int:
 
 @sums.adds(_RECURRENT, cause=_FIRST, name="first.gates", factor=-1)
 @with_formula("D T B g H: a sum for every gate of every unit in every step")
-def gates(node: Node) -> int:
+def recurrent_gate_sums(node: Node) -> int:
     """Return the number of sums in a recurrent layer: one for each gate of each unit in each step,
     sample and direction.
 
@@ -189,7 +189,7 @@ nodes.adds(
     cause="elementwise.native",
     name="results",
     source="one for each element of the result",
-)(results)
+)(result_element_sums)
 nodes.misses(
     "others", cause="op.unregistered-zero", source="contractions are no elementwise operators"
 )

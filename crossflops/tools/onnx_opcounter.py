@@ -12,7 +12,7 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.rules.conditions import any_but, in_any_domain, setting
-from crossflops.rules.prediction import WHOLE, as_given
+from crossflops.rules.prediction import WHOLE, keep_shapes_of_graph
 from crossflops.rules.rule import Parameters, Tool, with_formula
 
 _SOURCE = "onnx_opcounter.py: calculate_macs"
@@ -43,7 +43,7 @@ opcounter = Tool(
     unseen="op.unregistered-zero",
     counts_dead_work=True,
     opens=False,
-    shapes=as_given,
+    shapes=keep_shapes_of_graph,
     source=_SOURCE,
     parameters=Parameters(stored="all", reference="onnx_opcounter.py: calculate_params"),
 )
@@ -74,13 +74,13 @@ def _opcounter_shape(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
     name="input",
     formula="number of model inputs that are not float32, float64 or int64",
 )
-def other_inputs(graph: Node) -> int:
+def unreadable_input_count(graph: Node) -> int:
     """Return the number of model inputs with an element type that onnx_opcounter cannot read."""
     return sum(spec is not None and spec.dtype not in _READABLE for spec in graph.inputs)
 
 
-@nodes.fails(cause="tool.error", formula="1 if the first result has no name")
-def nameless(node: Node) -> int:
+@nodes.fails(cause="tool.error", formula="1 if the first result has no name", name="nameless")
+def has_nameless_result(node: Node) -> int:
     """Return 1 if the first result of the node has no name, so that onnx_opcounter fails, else
     0.
     """
@@ -93,8 +93,9 @@ def nameless(node: Node) -> int:
     any_but("ai.onnx.*"),
     cause="tool.error",
     formula="1 if neither onnx.shape_inference nor the file gives the shapes of the results",
+    name="foreign",
 )
-def foreign(node: Node) -> int:
+def has_unknown_custom_shapes(node: Node) -> int:
     """Return 1 if the result shapes of a custom operator are unknown, so that onnx_opcounter
     fails, else 0.
 
@@ -131,11 +132,11 @@ def opcounter_convolution_macs(node: Node) -> int:
     return prod(_opcounter_shape(node, "outputs")) * (channels // group) * prod(map(int, kernel))
 
 
-@nodes.contraction(_PRODUCTS, cause="matmul.broadcast-batch-lost")
+@nodes.contraction(_PRODUCTS, cause="matmul.broadcast-batch-lost", name="matmul")
 @with_formula(
     "n(A) Y[-1]: batch axes that only B has are ignored; if B is a vector, Y[-1] is an axis of A"
 )
-def matmul(node: Node) -> int:
+def opcounter_matmul_macs(node: Node) -> int:
     """Return the MACs that onnx_opcounter counts for a matrix product: number of elements of the
     first operand x last axis of the result.
     """
@@ -148,7 +149,7 @@ def matmul(node: Node) -> int:
 @nodes.adds(_ADD, cause="elementwise.add-function", name="add")
 @nodes.adds(_RELU, cause="act.relu", name="relu")
 @with_formula("n(A), also if B is larger")
-def first_input(node: Node) -> int:
+def opcounter_input_elements(node: Node) -> int:
     """Return the operations that onnx_opcounter counts for an addition or a ReLU: the number of
     elements of the first input.
     """
@@ -163,7 +164,7 @@ _OTHERS = any_but(*_RULED, *_MOVING)
 @nodes.adds(_RESIZE, setting(mode="linear"), cause="upsample.linear", name="linear", factor=11)
 @nodes.adds(_NORM, cause="norm.batch", name="batch_norm", factor=2)
 @with_formula("n(Y), for any operator")
-def first_output(node: Node) -> int:
+def opcounter_output_elements(node: Node) -> int:
     """Return the operations that onnx_opcounter counts for other operators, before the factor of
     the rule: the number of elements of the first result.
     """

@@ -20,7 +20,7 @@ from crossflops.tools.onnx_tool_shapes import (
     LOST,
     READABLE,
     onnx_tool_shape,
-    volume,
+    shape_element_count,
     with_onnx_tool_shapes,
 )
 
@@ -67,12 +67,12 @@ def _component_rule(
     return counted.adds(nodes, *where, cause=cause, name=name, factor=weight, source=source)
 
 
-def _fails(*types: str) -> _Declare:
-    """Return a decorator that declares a function as a failure of onnx-tool: if the function gives
-    more than 0 for an operator of these types, the tool fails on it.
+def _failure_rule(name: str, *types: str) -> _Declare:
+    """Return a decorator that declares a function as a failure of onnx-tool, in the rule `name`:
+    if the function gives more than 0 for an operator of these types, the tool fails on it.
     """
     source = f"{_NODE}: {_onnx_tool_class_names(types)}"
-    return failing.fails(in_any_domain(*types), cause="tool.error", source=source)
+    return failing.fails(in_any_domain(*types), cause="tool.error", name=name, source=source)
 
 
 def _onnx_tool_class_names(types: tuple[str, ...]) -> str:
@@ -96,24 +96,24 @@ def onnx_tool_result_elements(node: Node) -> int:
     """Return the number of elements of the first result, or 0 if it has no axes."""
     if not node.outputs:
         raise LookupError(f"{node.key} has no outputs")
-    return volume(onnx_tool_shape(node.outputs[0]))
+    return shape_element_count(onnx_tool_shape(node.outputs[0]))
 
 
 @with_formula("n(X), 0 for a scalar")
 def onnx_tool_input_elements(node: Node) -> int:
     """Return the number of elements of the first input, or 0 if it has no axes."""
-    return volume(_onnx_tool_input_shape(node, 0))
+    return shape_element_count(_onnx_tool_input_shape(node, 0))
 
 
 @with_formula("max n(X_i)")
-def onnx_tool_largest_input(node: Node) -> int:
+def onnx_tool_largest_input_elements(node: Node) -> int:
     """Return the number of elements of the largest input.
 
     Two inputs that broadcast each other have more results than that.
 
     node.py: _max_shape.
     """
-    return max(volume(onnx_tool_shape(spec)) for spec in node.inputs)
+    return max(shape_element_count(onnx_tool_shape(spec)) for spec in node.inputs)
 
 
 # Contractions.
@@ -125,7 +125,9 @@ def onnx_tool_convolution_macs(node: Node) -> int:
     """Return the MACs that onnx-tool counts for a convolution, transposed or not: result elements
     x product of all weight axes except the first.
     """
-    return onnx_tool_result_elements(node) * volume(_onnx_tool_input_shape(node, 1)[1:])
+    return onnx_tool_result_elements(node) * shape_element_count(
+        _onnx_tool_input_shape(node, 1)[1:]
+    )
 
 
 _contraction_rule("conv_transpose", "conv.transpose-output-size", "ConvTranspose")(
@@ -144,7 +146,7 @@ def _onnx_tool_kernel_macs(node: Node, kernel: tuple[int, ...]) -> int:
 
 @_contraction_rule("qlinear_conv", "conv.dim-unsupported", "QLinearConv")
 @with_formula("n(Y) W[1] W[2] W[3], W the fourth input")
-def onnx_tool_qlinear_convolution(node: Node) -> int:
+def onnx_tool_qlinear_convolution_macs(node: Node) -> int:
     """Return the MACs that onnx-tool counts for QLinearConv: result elements x the second to
     fourth axes of the weight.
     """
@@ -153,7 +155,7 @@ def onnx_tool_qlinear_convolution(node: Node) -> int:
 
 @_contraction_rule("conv_integer", "conv.dim-unsupported", "ConvInteger")
 @with_formula("n(Y) W[1] W[2] W[3]")
-def integer_convolution(node: Node) -> int:
+def onnx_tool_integer_convolution_macs(node: Node) -> int:
     """Return the MACs that onnx-tool counts for ConvInteger: result elements x the second to
     fourth axes of the weight.
     """
@@ -186,7 +188,7 @@ def onnx_tool_gemm_macs(node: Node) -> int:
 
 @_contraction_rule("qlinear_matmul", "matmul.broadcast-batch-lost", "QLinearMatMul")
 @with_formula("n(A) B[-1], B the fourth input")
-def onnx_tool_qlinear_product(node: Node) -> int:
+def onnx_tool_qlinear_matmul_macs(node: Node) -> int:
     """Return the MACs that onnx-tool counts for QLinearMatMul: elements of the first operand x
     last axis of the second.
     """
@@ -195,7 +197,7 @@ def onnx_tool_qlinear_product(node: Node) -> int:
 
 @_contraction_rule("einsum", "einsum.path-estimate", "Einsum")
 @with_formula("prod(extents of all labels) of two operands, without an ellipsis")
-def einsum(node: Node) -> int:
+def onnx_tool_einsum_macs(node: Node) -> int:
     """Return the MACs that onnx-tool counts for an einsum of two operands without an ellipsis: the
     product of the sizes of all labels.
     """
@@ -229,7 +231,8 @@ def onnx_tool_recurrent_macs(node: Node) -> int:
     elements of its two weight matrices.
     """
     return _onnx_tool_sample_steps(node) * (
-        volume(_onnx_tool_input_shape(node, 1)) + volume(_onnx_tool_input_shape(node, 2))
+        shape_element_count(_onnx_tool_input_shape(node, 1))
+        + shape_element_count(_onnx_tool_input_shape(node, 2))
     )
 
 
@@ -244,29 +247,35 @@ for name, cause, weight, formula, types in (
     )),
     ("batch_norm", "norm.batch", 31, onnx_tool_result_elements, ("BatchNormalization",)),
     ("lrn", "unit.weighted-op-cost", 37, onnx_tool_result_elements, ("LRN",)),
-    ("sign", "elementwise.native", 1, onnx_tool_largest_input, ("Sign", "CumSum")),
-    ("quantize", "elementwise.native", 2, onnx_tool_largest_input, (
+    ("sign", "elementwise.native", 1, onnx_tool_largest_input_elements, ("Sign", "CumSum")),
+    ("quantize", "elementwise.native", 2, onnx_tool_largest_input_elements, (
         "QuantizeLinear", "DequantizeLinear", "ImageScaler",
     )),
-    ("reciprocal", "unit.weighted-op-cost", 4, onnx_tool_largest_input, ("Reciprocal",)),
-    ("sqrt", "unit.weighted-op-cost", 24, onnx_tool_largest_input, ("Sqrt",)),
-    ("exp", "unit.weighted-op-cost", 32, onnx_tool_largest_input, ("Exp", "Pow")),
-    ("sin", "unit.weighted-op-cost", 39, onnx_tool_largest_input, ("Sin", "Cos")),
-    ("log", "unit.weighted-op-cost", 43, onnx_tool_largest_input, ("Log",)),
-    ("atan", "unit.weighted-op-cost", 64, onnx_tool_largest_input, ("Atan",)),
-    ("relu", "act.relu", 1, onnx_tool_largest_input, ("Relu",)),
-    ("clip", "act.piecewise-other", 2, onnx_tool_largest_input, ("LeakyRelu", "PRelu", "Clip")),
-    ("hard_sigmoid", "act.piecewise-other", 4, onnx_tool_largest_input, ("HardSigmoid",)),
-    ("hard_swish", "act.piecewise-other", 5, onnx_tool_largest_input, ("HardSwish",)),
-    ("sigmoid", "act.transcendental", 32, onnx_tool_largest_input, ("Sigmoid",)),
-    ("gelu", "act.transcendental", 34, onnx_tool_largest_input, ("Gelu",)),
-    ("elu", "act.transcendental", 35, onnx_tool_largest_input, ("Elu",)),
-    ("tanh", "act.transcendental", 76, onnx_tool_largest_input, ("Tanh", "Softplus")),
-    ("softmax", "softmax", 36, onnx_tool_largest_input, ("Softmax",)),
-    ("log_softmax", "softmax", 80, onnx_tool_largest_input, ("LogSoftmax",)),
-    ("hardmax", "softmax", 1, onnx_tool_largest_input, ("Hardmax",)),
-    ("instance_norm", "norm.instance", 7, onnx_tool_largest_input, ("InstanceNormalization",)),
-    ("lp_norm", "unit.weighted-op-cost", 33, onnx_tool_largest_input, ("LpNormalization",)),
+    ("reciprocal", "unit.weighted-op-cost", 4, onnx_tool_largest_input_elements, ("Reciprocal",)),
+    ("sqrt", "unit.weighted-op-cost", 24, onnx_tool_largest_input_elements, ("Sqrt",)),
+    ("exp", "unit.weighted-op-cost", 32, onnx_tool_largest_input_elements, ("Exp", "Pow")),
+    ("sin", "unit.weighted-op-cost", 39, onnx_tool_largest_input_elements, ("Sin", "Cos")),
+    ("log", "unit.weighted-op-cost", 43, onnx_tool_largest_input_elements, ("Log",)),
+    ("atan", "unit.weighted-op-cost", 64, onnx_tool_largest_input_elements, ("Atan",)),
+    ("relu", "act.relu", 1, onnx_tool_largest_input_elements, ("Relu",)),
+    ("clip", "act.piecewise-other", 2, onnx_tool_largest_input_elements, (
+        "LeakyRelu", "PRelu", "Clip",
+    )),
+    ("hard_sigmoid", "act.piecewise-other", 4, onnx_tool_largest_input_elements, ("HardSigmoid",)),
+    ("hard_swish", "act.piecewise-other", 5, onnx_tool_largest_input_elements, ("HardSwish",)),
+    ("sigmoid", "act.transcendental", 32, onnx_tool_largest_input_elements, ("Sigmoid",)),
+    ("gelu", "act.transcendental", 34, onnx_tool_largest_input_elements, ("Gelu",)),
+    ("elu", "act.transcendental", 35, onnx_tool_largest_input_elements, ("Elu",)),
+    ("tanh", "act.transcendental", 76, onnx_tool_largest_input_elements, ("Tanh", "Softplus")),
+    ("softmax", "softmax", 36, onnx_tool_largest_input_elements, ("Softmax",)),
+    ("log_softmax", "softmax", 80, onnx_tool_largest_input_elements, ("LogSoftmax",)),
+    ("hardmax", "softmax", 1, onnx_tool_largest_input_elements, ("Hardmax",)),
+    ("instance_norm", "norm.instance", 7, onnx_tool_largest_input_elements, (
+        "InstanceNormalization",
+    )),
+    ("lp_norm", "unit.weighted-op-cost", 33, onnx_tool_largest_input_elements, (
+        "LpNormalization",
+    )),
     ("reduce", "reduce.mean", 1, onnx_tool_input_elements, (
         "ReduceMean", "ReduceSum", "ReduceProd", "ReduceMin", "ReduceMax",
     )),
@@ -286,12 +295,12 @@ def onnx_tool_sum_adds(node: Node) -> int:
     """Return the additions that onnx-tool counts for Sum: (number of inputs - 1) x elements of the
     largest input.
     """
-    return (len(node.inputs) - 1) * onnx_tool_largest_input(node)
+    return (len(node.inputs) - 1) * onnx_tool_largest_input_elements(node)
 
 
 @_component_rule("layer_norm", "norm.layer", "LayerNormalization")
 @with_formula("7 n(X) + 29 n(X) / X[axis], with the first axis only")
-def layer_norm(node: Node) -> int:
+def onnx_tool_layer_norm_flops(node: Node) -> int:
     """Return the FLOPs that onnx-tool counts for a layer norm; of several normalized axes it uses
     only the first.
     """
@@ -300,12 +309,12 @@ def layer_norm(node: Node) -> int:
     if not isinstance(axis, int):
         raise TypeError("axis is no number")
     rows = [1 if index == axis % len(dims) else extent for index, extent in enumerate(dims)]
-    return 7 * volume(dims) + 29 * volume(tuple(rows))
+    return 7 * shape_element_count(dims) + 29 * shape_element_count(tuple(rows))
 
 
 @_component_rule("lrn.products", "unit.weighted-op-cost", "LRN")
 @with_formula("n(Y) size, the products of a local response normalization")
-def neighbours(node: Node) -> int:
+def onnx_tool_local_response_products(node: Node) -> int:
     """Return the products that onnx-tool counts for a local response normalization: result
     elements x `size`.
     """
@@ -331,7 +340,7 @@ def onnx_tool_window_adds(node: Node) -> int:
 
 @_component_rule("global_pool", "pool.adaptive", "GlobalAveragePool")
 @with_formula("n(X) + 4 n(Y)")
-def global_average(node: Node) -> int:
+def onnx_tool_global_average_operations(node: Node) -> int:
     """Return the operations that onnx-tool counts for a global average pool: number of input
     elements + 4 for each result element.
     """
@@ -340,7 +349,7 @@ def global_average(node: Node) -> int:
 
 @_component_rule("conv_bias", "bias.conv", "Conv", "ConvTranspose")
 @with_formula("n(Y) if a third input is listed, even with an empty name")
-def bias(node: Node) -> int:
+def onnx_tool_convolution_bias_adds(node: Node) -> int:
     """Return the additions that onnx-tool counts for the bias of a convolution: the number of
     result elements, or 0 without a third input.
     """
@@ -349,7 +358,7 @@ def bias(node: Node) -> int:
 
 @_component_rule("quantized_bias", "bias.conv", "QLinearConv")
 @with_formula("n(Y) if a ninth input is listed")
-def onnx_tool_qlinear_bias(node: Node) -> int:
+def onnx_tool_qlinear_bias_adds(node: Node) -> int:
     """Return the additions that onnx-tool counts for the bias of QLinearConv: the number of result
     elements, or 0 without a ninth input.
     """
@@ -358,7 +367,7 @@ def onnx_tool_qlinear_bias(node: Node) -> int:
 
 @_component_rule("gemm_bias", "bias.linear", "Gemm", "MatMulInteger")
 @with_formula("n(Y) if exactly three inputs are listed")
-def onnx_tool_gemm_bias(node: Node) -> int:
+def onnx_tool_gemm_bias_adds(node: Node) -> int:
     """Return the additions that onnx-tool counts for the bias of Gemm: the number of result
     elements, or 0 without exactly three inputs.
     """
@@ -367,16 +376,16 @@ def onnx_tool_gemm_bias(node: Node) -> int:
 
 @_component_rule("rnn_bias", "bias.rnn", "LSTM", "GRU")
 @with_formula("T B n(B), B the fourth input, which is required")
-def onnx_tool_recurrent_bias(node: Node) -> int:
+def onnx_tool_recurrent_bias_adds(node: Node) -> int:
     """Return the additions that onnx-tool counts for the biases of an LSTM or a GRU: steps x batch
     size x number of bias elements.
     """
-    return _onnx_tool_sample_steps(node) * volume(_onnx_tool_input_shape(node, 3))
+    return _onnx_tool_sample_steps(node) * shape_element_count(_onnx_tool_input_shape(node, 3))
 
 
 @_component_rule("lstm", "rnn.gate-elementwise", "LSTM", weight=180)
 @with_formula("T B H, with H = W[1] / 4")
-def lstm_gates(node: Node) -> int:
+def onnx_tool_lstm_unit_steps(node: Node) -> int:
     """Return steps x batch size x units of an LSTM, for which onnx-tool counts 180 operations
     each, also with two directions.
     """
@@ -385,7 +394,7 @@ def lstm_gates(node: Node) -> int:
 
 @_component_rule("gru", "rnn.gate-elementwise", "GRU", weight=110)
 @with_formula("T B H, with H = W[1] / 3")
-def gru_gates(node: Node) -> int:
+def onnx_tool_gru_unit_steps(node: Node) -> int:
     """Return steps x batch size x units of a GRU, for which onnx-tool counts 110 operations each,
     also with two directions.
     """
@@ -422,8 +431,9 @@ unregistered.refuses(
     cause="tool.error",
     source=f"{_TENSOR}: onnxdtype2npdtype",
     formula="number of stored tensors of a type unknown to the tool: bfloat16, uint32, int4",
+    name="unreadable",
 )
-def unreadable(node: Node) -> int:
+def unreadable_tensor_count(node: Node) -> int:
     """Return the number of stored tensors with an element type that onnx-tool cannot read, such as
     bfloat16.
     """
@@ -433,33 +443,33 @@ def unreadable(node: Node) -> int:
     )
 
 
-@_fails(*_RESIZE)
+@_failure_rule("modeless", *_RESIZE)
 @with_formula("1 if the attribute mode is missing")
-def modeless(node: Node) -> int:
+def lacks_mode_attribute(node: Node) -> int:
     """Return 1 if the attribute `mode` is missing, so that onnx-tool fails, else 0."""
     return int("mode" not in node.attrs)
 
 
-@_fails("Split", "TopK")
+@_failure_rule("axisless", "Split", "TopK")
 @with_formula("1 if the attribute axis is missing (TopK: only if X has several axes)")
-def axisless(node: Node) -> int:
+def lacks_axis_attribute(node: Node) -> int:
     """Return 1 if the attribute `axis` is missing, so that onnx-tool fails, else 0."""
     alone = node.op.type == "TopK" and len(_onnx_tool_input_shape(node, 0)) == 1
     return int("axis" not in node.attrs and not alone)
 
 
-@_fails("Constant")
+@_failure_rule("valueless", "Constant")
 @with_formula("1 if the value is a number, a text or a list, not a tensor")
-def valueless(node: Node) -> int:
+def lacks_tensor_value(node: Node) -> int:
     """Return 1 if a Constant has a number, a text or a list instead of a tensor, so that onnx-tool
     fails, else 0.
     """
     return int(any(name.startswith("value_") for name in node.attrs))
 
 
-@_fails("Scan")
+@_failure_rule("scan", "Scan")
 @with_formula("1 with fewer than 4 inputs or fewer than 5 results")
-def scan(node: Node) -> int:
+def has_too_few_scan_operands(node: Node) -> int:
     """Return 1 if a Scan has fewer than 4 inputs or fewer than 5 results, so that onnx-tool fails,
     else 0.
     """

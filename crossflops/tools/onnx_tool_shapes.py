@@ -54,7 +54,7 @@ def shape_input_positions(node: Node) -> tuple[int, ...]:
     """
     if node.op.type != "Resize":
         return _VALUES.get(node.op.type, ())
-    return (3,) if _has_sizes(node) else (1 if len(node.inputs) == 2 else 2,)
+    return (3,) if _has_resize_sizes(node) else (1 if len(node.inputs) == 2 else 2,)
 
 
 def onnx_tool_shape(spec: TensorSpec | None) -> Shape:
@@ -68,7 +68,7 @@ def onnx_tool_shape(spec: TensorSpec | None) -> Shape:
     return spec.shape
 
 
-def volume(shape: Shape) -> int:
+def shape_element_count(shape: Shape) -> int:
     """Return the number of elements of a shape, 0 for a shape without axes."""
     return prod(shape) if shape else 0
 
@@ -78,7 +78,7 @@ def _true_result_shape(node: Node) -> Shape:
     return onnx_tool_shape(node.outputs[0])
 
 
-def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
+def _integers_of_attribute(node: Node, name: str, default: Shape = ()) -> Shape:
     """Return the list of integers in the attribute `name`, or `default` if it is missing."""
     value = node.attrs.get(name)
     return tuple(map(int, value)) if isinstance(value, tuple) else default
@@ -112,14 +112,14 @@ def _register_shape_rule(
 @_register_shape_rule(ALWAYS, "Pow", "Clip", "PRelu", "Sum", "Where")
 def _largest_input_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the shape of the largest input; of equally large ones, the one with the most axes."""
-    return max(shapes, key=lambda shape: (volume(shape), len(shape)))
+    return max(shapes, key=lambda shape: (shape_element_count(shape), len(shape)))
 
 
 @_register_shape_rule(
     ASTRAY, "Add", "Sub", "Mul", "Div", "Min", "Max", "Neg", "Mod", "Abs", "Ceil", "Less",
     "LessOrEqual", "Round", "Not", "And", "Or", "Xor",
 )  # fmt: skip
-def _broadcast(node: Node, shapes: Shapes) -> Shape:
+def _inputs_broadcast_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the broadcast shape of all inputs; raise LookupError if they cannot be broadcast."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
@@ -151,7 +151,7 @@ def _matmul_shape(node: Node, shapes: Shapes) -> Shape:
     a, b = shapes[:2]
     if len(a) < 2 or len(b) < 2:
         raise LookupError("Gemm and MatMul need two axes or more")
-    batch = a[:-2] if volume(a[:-2]) >= volume(b[:-2]) else b[:-2]
+    batch = a[:-2] if shape_element_count(a[:-2]) >= shape_element_count(b[:-2]) else b[:-2]
     return (*batch, a[-2], b[-1])
 
 
@@ -181,11 +181,11 @@ def _reduce_l2_shape(node: Node, shapes: Shapes) -> Shape:
 
 
 @_register_shape_rule(OF_ZEROS, *_MEANS)
-def _zeros_reduce_mean_shape(node: Node, shapes: Shapes) -> Shape:
+def _reduce_shape_with_zero_axes(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for a reduction if it reads all axes as 0:
     only the first axis is reduced.
     """
-    if not volume(shapes[1]):
+    if not shape_element_count(shapes[1]):
         return shapes[0]
     return ((1,) if node.attrs.get("keepdims", 1) else ()) + shapes[0][1:]
 
@@ -201,26 +201,26 @@ def _reshape_shape(node: Node, shapes: Shapes) -> Shape:
     data, sizes = shapes[0], node.values.get(1)
     if not sizes:
         shape = _true_result_shape(node) or (1,)
-        if data and volume(data) != volume(shape):
+        if data and shape_element_count(data) != shape_element_count(shape):
             raise ValueError(f"which sizes {node.key} is asked for is not known")
     else:
         shape = tuple(size or data[axis] for axis, size in enumerate(sizes))
-        left = volume(data) // max(-volume(shape), 1)
+        left = shape_element_count(data) // max(-shape_element_count(shape), 1)
         shape = tuple(left if size == -1 else size for size in shape)
-    if volume(data) != volume(shape):
+    if shape_element_count(data) != shape_element_count(shape):
         raise LookupError(f"{node.key} has another number of elements")
     return shape
 
 
 @_register_shape_rule(OF_ZEROS, "Reshape")
-def _zeros_reshape_shape(node: Node, shapes: Shapes) -> Shape:
+def _reshape_shape_with_zero_sizes(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for Reshape if it reads all sizes as 0: the
     same axes of the input.
     """
-    data, count = shapes[0], volume(shapes[1])
+    data, count = shapes[0], shape_element_count(shapes[1])
     if not count:
         return (1,)
-    if count > len(data) or volume(data[:count]) != volume(data):
+    if count > len(data) or shape_element_count(data[:count]) != shape_element_count(data):
         raise LookupError(f"{node.key} has another number of elements")
     return data[:count]
 
@@ -240,7 +240,7 @@ def _transpose_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for Transpose: the axes in the order of
     `perm`, or reversed.
     """
-    order = list(_extents(node, "perm")) or list(range(len(shapes[0])))[::-1]
+    order = list(_integers_of_attribute(node, "perm")) or list(range(len(shapes[0])))[::-1]
     return tuple(shapes[0][axis] for axis in order)
 
 
@@ -262,7 +262,7 @@ def _squeeze_shape(node: Node, shapes: Shapes) -> Shape:
             raise LookupError(f"{node.key} has axes without a length")
         stated = _integers_of_input(node, 1)
     else:
-        stated = _extents(node, "axes", (0,))
+        stated = _integers_of_attribute(node, "axes", (0,))
     axes = [axis % max(len(shapes[0]), 1) for axis in stated]
     return tuple(size for axis, size in enumerate(shapes[0]) if axis not in axes)
 
@@ -272,7 +272,11 @@ def _unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for Unsqueeze: an axis of size 1 at each given
     position.
     """
-    stated = _integers_of_input(node, 1) if len(node.inputs) > 1 else _extents(node, "axes", (0,))
+    stated = (
+        _integers_of_input(node, 1)
+        if len(node.inputs) > 1
+        else _integers_of_attribute(node, "axes", (0,))
+    )
     rank, sizes = len(shapes[0]) + len(stated), iter(shapes[0])
     axes = {axis % rank for axis in stated}
     return tuple(1 if axis in axes else next(sizes) for axis in range(rank))
@@ -356,7 +360,7 @@ def _axis_attribute(node: Node, rank: int, default: int = 0) -> int:
 
 
 @_register_shape_rule(ALWAYS, "NonMaxSuppression")
-def _most_boxes(node: Node, shapes: Shapes) -> Shape:
+def _suppression_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for NonMaxSuppression: [n, 3], n the requested
     number of boxes, at most all boxes.
     """
@@ -365,37 +369,37 @@ def _most_boxes(node: Node, shapes: Shapes) -> Shape:
     boxes, scores = shapes[:2]
     if (boxes[0], boxes[1]) != (scores[0], scores[2]):
         raise LookupError(f"{node.key} has scores of other boxes")
-    return (min(*_integers_of_input(node, 2), volume(boxes[:-1])), 3)
+    return (min(*_integers_of_input(node, 2), shape_element_count(boxes[:-1])), 3)
 
 
 @_register_shape_rule(OF_ZEROS, "Squeeze")
-def _zeros_squeeze_shape(node: Node, shapes: Shapes) -> Shape:
+def _squeeze_shape_with_zero_axes(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for Squeeze if it reads all given axes as 0:
     without the first axis.
     """
-    return shapes[0][1:] if volume(shapes[1]) else shapes[0]
+    return shapes[0][1:] if shape_element_count(shapes[1]) else shapes[0]
 
 
 @_register_shape_rule(OF_ZEROS, "Unsqueeze")
-def _zeros_unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
+def _unsqueeze_shape_with_zero_axes(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for Unsqueeze if it reads the given axis as 0:
     with a new first axis. Raise LookupError for several axes.
     """
-    if volume(shapes[1]) > 1:
+    if shape_element_count(shapes[1]) > 1:
         raise LookupError(f"{node.key} has too few extents")
-    return (1, *shapes[0]) if volume(shapes[1]) else shapes[0]
+    return (1, *shapes[0]) if shape_element_count(shapes[1]) else shapes[0]
 
 
 @_register_shape_rule(OF_ZEROS, "NonZero")
-def _all_found(node: Node, shapes: Shapes) -> Shape:
+def _nonzero_of_equal_values_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for NonZero of equal values: one column for
     every element.
     """
-    return (len(shapes[0]), volume(shapes[0]))
+    return (len(shapes[0]), shape_element_count(shapes[0]))
 
 
 @_register_shape_rule(OF_ZEROS, "Compress")
-def _none_taken(node: Node, shapes: Shapes) -> Shape:
+def _compress_nothing_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for Compress if the condition has no values:
     nothing is selected, so the axis has size 0.
     """
@@ -406,7 +410,7 @@ def _none_taken(node: Node, shapes: Shapes) -> Shape:
 
 
 @_register_shape_rule(OF_ZEROS, "NonMaxSuppression")
-def _raises(node: Node, shapes: Shapes) -> Shape:
+def _fail_on_suppression_inputs(node: Node, shapes: Shapes) -> Shape:
     """Raise LookupError, because onnx-tool fails on a NonMaxSuppression with an input as its
     number of boxes.
     """
@@ -416,11 +420,11 @@ def _raises(node: Node, shapes: Shapes) -> Shape:
 # Resize.
 
 
-def _has_sizes(node: Node) -> bool:
+def _has_resize_sizes(node: Node) -> bool:
     """Return whether a Resize has the input `sizes` with at least one element, which replaces its
     scales.
     """
-    return len(node.inputs) > 3 and volume(onnx_tool_shape(node.inputs[3])) > 0
+    return len(node.inputs) > 3 and shape_element_count(onnx_tool_shape(node.inputs[3])) > 0
 
 
 @_register_shape_rule(ALWAYS, "Resize", "Upsample")
@@ -434,32 +438,32 @@ def _resize_shape(node: Node, shapes: Shapes) -> Shape:
     last = node.inputs[-1]
     if count < 2 or last is None or not last.name:
         raise LookupError(f"{node.key} has no sizes and no scales")
-    if not _has_sizes(node):
-        if volume(shapes[1 if count == 2 else 2]) != len(data):
+    if not _has_resize_sizes(node):
+        if shape_element_count(shapes[1 if count == 2 else 2]) != len(data):
             raise ValueError(f"which axes the scales of {node.key} enlarge is not known")
         return _true_result_shape(node)
     if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ValueError(f"which sizes {node.key} is asked for is not known")
-    if volume(shapes[3]) == 2:
-        axes = [axis % len(data) for axis in _extents(node, "axes", (0, 1))]
+    if shape_element_count(shapes[3]) == 2:
+        axes = [axis % len(data) for axis in _integers_of_attribute(node, "axes", (0, 1))]
         return tuple(
             size + _true_result_shape(node)[axis]
             for size, axis in zip(data[:2], axes, strict=True)
         )
-    return _true_result_shape(node) if volume(shapes[3]) == len(data) else ()
+    return _true_result_shape(node) if shape_element_count(shapes[3]) == len(data) else ()
 
 
 @_register_shape_rule(OF_ZEROS, "Resize", "Upsample")
-def _zeros_resize_shape(node: Node, shapes: Shapes) -> Shape:
+def _resize_shape_with_zero_sizes(node: Node, shapes: Shapes) -> Shape:
     """Return the result shape that onnx-tool infers for Resize if it reads all sizes or scales as
     0: axes of size 0.
     """
     data, count = shapes[0], len(node.inputs)
-    if not _has_sizes(node):
-        return (0,) * min(len(data), volume(shapes[1 if count == 2 else 2]))
-    if volume(shapes[3]) == 2:
+    if not _has_resize_sizes(node):
+        return (0,) * min(len(data), shape_element_count(shapes[1 if count == 2 else 2]))
+    if shape_element_count(shapes[3]) == 2:
         return data[:2]
-    return (0,) * len(data) if volume(shapes[3]) == len(data) else ()
+    return (0,) * len(data) if shape_element_count(shapes[3]) == len(data) else ()
 
 
 # What slides windows: ConvNode, ConvTransposeNode and PoolBase.
@@ -471,7 +475,7 @@ def _auto_pad_mode(node: Node) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _same_or_valid(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: int) -> Shape:
+def _auto_pad_extents(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: int) -> Shape:
     """Return the first `axes` spatial sizes of the result for `auto_pad`: input sizes / strides,
     rounded up.
     """
@@ -487,13 +491,16 @@ def _convolution_shape(node: Node, shapes: Shapes) -> Shape:
     """
     x, w = shapes[:2]
     axes, padding = len(x) - 2, _auto_pad_mode(node)
-    strides = _extents(node, "strides", (1,) * 3)
+    strides = _integers_of_attribute(node, "strides", (1,) * 3)
     if padding != "NOTSET":
         taken = 2 if axes == 2 else 1
-        return (x[0], w[0], *_same_or_valid(padding, x[2:], w[2:], strides, taken))
+        return (x[0], w[0], *_auto_pad_extents(padding, x[2:], w[2:], strides, taken))
     if axes not in (1, 2, 3):
         return ()
-    pads, dilations = _extents(node, "pads", (0,) * 6), _extents(node, "dilations", (1,) * 3)
+    pads, dilations = (
+        _integers_of_attribute(node, "pads", (0,) * 6),
+        _integers_of_attribute(node, "dilations", (1,) * 3),
+    )
     sizes = [
         int((x[2 + i] + pads[i] + pads[i + axes] - dilations[i] * (w[2 + i] - 1) - 1) / strides[i])
         for i in range(axes)
@@ -510,8 +517,13 @@ def _conv_transpose_shape(node: Node, shapes: Shapes) -> Shape:
     axes, group = len(x) - 2, node.attrs.get("group", 1)
     if axes not in (1, 2, 3) or not isinstance(group, int):
         return ()
-    pads, more = _extents(node, "pads", (0,) * 4), _extents(node, "output_padding", (0,) * 4)
-    strides, dilations = (_extents(node, name, (1, 1)) for name in ("strides", "dilations"))
+    pads, more = (
+        _integers_of_attribute(node, "pads", (0,) * 4),
+        _integers_of_attribute(node, "output_padding", (0,) * 4),
+    )
+    strides, dilations = (
+        _integers_of_attribute(node, name, (1, 1)) for name in ("strides", "dilations")
+    )
     sizes = [
         strides[i] * (x[2 + i] - 1)
         + more[i]
@@ -519,7 +531,7 @@ def _conv_transpose_shape(node: Node, shapes: Shapes) -> Shape:
         - (pads[i] + pads[i + axes])
         for i in range(axes)
     ]
-    stated = _extents(node, "output_shape")
+    stated = _integers_of_attribute(node, "output_shape")
     if stated and 0 not in stated:
         sizes = list(stated if axes > 1 else stated[:1])
     return (x[0], group * w[1], *sizes)
@@ -533,14 +545,20 @@ def _pool_shape(node: Node, shapes: Shapes) -> Shape:
     As sizes are rounded up, a window may begin behind the last element.
     """
     x, padding = shapes[0], _auto_pad_mode(node)
-    kernel, strides = _extents(node, "kernel_shape", (3, 3)), _extents(node, "strides", (1, 1))
+    kernel, strides = (
+        _integers_of_attribute(node, "kernel_shape", (3, 3)),
+        _integers_of_attribute(node, "strides", (1, 1)),
+    )
     if padding != "NOTSET":
         taken = 2 if len(strides) == 2 else 1
-        return (*x[:2], *_same_or_valid(padding, x[2:], kernel, strides, taken))
+        return (*x[:2], *_auto_pad_extents(padding, x[2:], kernel, strides, taken))
     axes = len(kernel)
     if axes not in (1, 2, 3):
         raise LookupError(f"{node.key} has windows of {axes} axes")
-    pads, dilations = _extents(node, "pads", (0,) * 4), _extents(node, "dilations", (1, 1))
+    pads, dilations = (
+        _integers_of_attribute(node, "pads", (0,) * 4),
+        _integers_of_attribute(node, "dilations", (1, 1)),
+    )
     rounded = math.ceil if node.attrs.get("ceil_mode") else math.floor
     sizes = []
     for i in range(axes):
@@ -592,7 +610,7 @@ def with_onnx_tool_shapes(graph: Graph) -> Graph:
         msgspec.structs.replace(node, op=LOST)
         if index in gone
         else node
-        if node.key in computed and not _any_of(node, range(len(node.inputs)), wrong)
+        if node.key in computed and not _is_any_input_named(node, range(len(node.inputs)), wrong)
         else _node_with_tool_shapes(node, wrong, without_values.get(node.op.type, provided))
         for index, node in enumerate(graph.nodes)
     )
@@ -725,14 +743,14 @@ def _first_result_shape(
     zeros.
     """
     op, inputs, indices = node.op.type, node.inputs, shape_input_positions(node)
-    if _any_of(node, indices, provided):
+    if _is_any_input_named(node, indices, provided):
         if op not in OF_ZEROS:
             raise ValueError(f"what {node.op} makes of zeros is not known")
         return OF_ZEROS[op](node, [onnx_tool_shape(spec) for spec in inputs])
     if op in ("NonZero", "Compress") and not node.constant:
         raise ValueError(f"what {node.op} finds is not known")
-    astray = _any_of(node, range(len(inputs)), wrong)
-    if _any_of(node, indices, wrong) or (astray and op in _OF_VALUES):
+    astray = _is_any_input_named(node, range(len(inputs)), wrong)
+    if _is_any_input_named(node, indices, wrong) or (astray and op in _OF_VALUES):
         raise ValueError(f"what {node.op} makes of other values is not known")
     rule = ALWAYS.get(op) or (ASTRAY.get(op) if astray else None)
     if rule is not None:
@@ -743,7 +761,7 @@ def _first_result_shape(
     return node.outputs[0].shape if node.outputs[0] else None
 
 
-def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
+def _is_any_input_named(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
     """Return whether at least one of the inputs at `indices` has a name in `names`."""
     specs = (node.inputs[index] for index in indices if index < len(node.inputs))
     return any(spec is not None and spec.name in names for spec in specs)

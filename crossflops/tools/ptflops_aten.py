@@ -10,7 +10,11 @@ from math import prod
 
 from crossflops.rules.conditions import Site, of_complex, recorded_as, run_as
 from crossflops.rules.rule import Parameters, Teaching, Tool, with_formula
-from crossflops.tools.torch_flop_counter import convolution, flop_counter_addmm_macs, product
+from crossflops.tools.torch_flop_counter import (
+    flop_counter_addmm_macs,
+    flop_counter_convolution_macs,
+    flop_counter_product_macs,
+)
 
 _ENGINE = "ptflops/aten_engine.py"
 _CONVOLUTIONS = ("aten.convolution.*", "aten._convolution.*")
@@ -47,14 +51,16 @@ dispatched = tool.rules(
 unseen = tool.rules("operator", source=f"{_ENGINE}: FlopCounterMode.__torch_dispatch__")
 
 for name, operators, formula in (
-    ("product", _PRODUCTS, product),
+    ("product", _PRODUCTS, flop_counter_product_macs),
     ("addmm", _ADDED, flop_counter_addmm_macs),
 ):
     dispatched.contraction(
         operators, of_complex(), cause="contraction.complex", name=f"{name}.complex"
     )(formula)
     dispatched.contraction(operators, cause=_SAME, name=name)(formula)
-dispatched.contraction(_CONVOLUTIONS, cause=_SAME)(convolution)
+dispatched.contraction(_CONVOLUTIONS, cause=_SAME, name="convolution")(
+    flop_counter_convolution_macs
+)
 
 
 @dispatched.adds(_ADDED, cause="bias.linear", name="addmm.input")
@@ -70,7 +76,7 @@ def ptflops_aten_addmm_adds(call: Site) -> int:
 
 @dispatched.adds(_CONVOLUTIONS, cause="bias.conv", name="convolution.bias")
 @with_formula("x.shape[0] x prod(y.shape[1:]), if there is a bias")
-def ptflops_aten_convolution_bias(call: Site) -> int:
+def ptflops_aten_convolution_bias_adds(call: Site) -> int:
     """Return the additions that ptflops counts for the bias of a convolution: batch size x result
     elements of one example, or 0 without a bias.
 

@@ -9,10 +9,10 @@ both. Sources: ptflops/pytorch_ops.py and ptflops/pytorch_engine.py of 0.7.5.
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from crossflops.ir.profile import Amount
-from crossflops.ir.trace import Call, Modules, Times, Trace, child_paths, module_chains
+from crossflops.ir.trace import Call, Modules, Times, Trace, child_paths, path_counts_by_ancestor
 from crossflops.rules.conditions import (
     HOOKS,
     VMAP,
@@ -93,11 +93,11 @@ def ptflops_chain_counts(modules: Modules) -> dict[int, int]:
 
 
 @with_formula("The same chains from every module: print_model_with_flops shows the sum of each")
-def _chains_of_paths(modules: Modules) -> dict[int, dict[int, int]]:
+def _module_chain_counts(modules: Modules) -> dict[int, dict[int, int]]:
     """Return how often ptflops counts each module below each other one, as {module index: {index
     below it: count}}.
     """
-    return module_chains(modules, _SUPPORTED)
+    return path_counts_by_ancestor(modules, _SUPPORTED)
 
 
 def _times_with_taught(classes: frozenset[str]) -> Times:
@@ -106,11 +106,12 @@ def _times_with_taught(classes: frozenset[str]) -> Times:
     """
     ends = _SUPPORTED | classes
     return Times(
-        lambda modules: child_paths(modules, ends), lambda modules: module_chains(modules, ends)
+        lambda modules: child_paths(modules, ends),
+        lambda modules: path_counts_by_ancestor(modules, ends),
     )
 
 
-def _is_alone(call: Call) -> bool:
+def _has_single_positional_input(call: Call) -> bool:
     """Return whether the call has a single input, a tensor that is given by position."""
     return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
 
@@ -128,7 +129,7 @@ def ptflops_batch_size(trace: Trace) -> int:
     examples = 0
     for call in trace.calls:
         if call.level == "module" and call.module == 0 and call.via == "call":
-            alone = call.parent is not None or _is_alone(call)
+            alone = call.parent is not None or _has_single_positional_input(call)
             provided = call.input("0")
             shape = provided.shape if provided else None
             examples += shape[0] if alone and shape is not None else 1
@@ -140,7 +141,7 @@ failing = Rules("module", source=_SOURCE)
 hooked = Rules(
     "module",
     called(),
-    times=Times(ptflops_chain_counts, _chains_of_paths),
+    times=Times(ptflops_chain_counts, _module_chain_counts),
     batch=ptflops_batch_size,
     stands_for=layers.operators_of_layers,
     source=_SOURCE,
@@ -160,13 +161,13 @@ failing.refuses(
     name="fails.keywords",
     formula="0; the tool fails if no input of the model is positional",
 )
-def positional(call: Site) -> int:
+def reject_model_without_positional_input(call: Site) -> int:
     """Return 0; raise LookupError if the model has no positional input, because the tool then
     fails.
 
     pytorch_engine.py: get_flops_pytorch. Raises LookupError where all inputs go by keyword.
     """
-    if call.call.parent is None and not _is_alone(call.call):
+    if call.call.parent is None and not _has_single_positional_input(call.call):
         raise LookupError("its inputs go by keyword, which hooks are not given")
     return 0
 
@@ -185,7 +186,7 @@ def _ptflops_result_shape(call: Site) -> tuple[int, ...]:
     return shape
 
 
-def _per_position(call: Site) -> int:
+def _ptflops_macs_per_position(call: Site) -> int:
     """Return the MACs that ptflops counts per position of a convolution: kernel positions x input
     channels x (output channels // groups).
     """
@@ -193,39 +194,43 @@ def _per_position(call: Site) -> int:
     return prod(call.extents("kernel_size")) * call.number("in_channels") * filters
 
 
-@hooked.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis")
+@hooked.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis", name="convolution")
 @hooked.contraction(
     layers.CONVOLUTIONS, under(VMAP), cause="function.vmap", name="convolution.vmapped"
 )
 @with_formula("x.shape[0] x prod(y.shape[2:]) x K x in_channels x (out_channels // groups)")
-def convolution(call: Site) -> int:
+def ptflops_convolution_macs(call: Site) -> int:
     """Return the MACs that ptflops counts for a convolution layer: batch size x output positions x
     MACs per position.
 
     pytorch_ops.py: conv_flops_counter_hook. The first axis is taken for the batch.
     """
-    return call.shape("0")[0] * prod(_ptflops_result_shape(call)[2:]) * _per_position(call)
+    return (
+        call.shape("0")[0]
+        * prod(_ptflops_result_shape(call)[2:])
+        * _ptflops_macs_per_position(call)
+    )
 
 
-@hooked.contraction(layers.TRANSPOSED, cause="conv.unbatched-axis")
+@hooked.contraction(layers.TRANSPOSED, cause="conv.unbatched-axis", name="transposed")
 @hooked.contraction(
     layers.TRANSPOSED, under(VMAP), cause="function.vmap", name="transposed.vmapped"
 )
 @with_formula("x.shape[0] x prod(x.shape[2:]) x K x in_channels x (out_channels // groups)")
-def transposed(call: Site) -> int:
+def ptflops_transposed_macs(call: Site) -> int:
     """Return the MACs that ptflops counts for a transposed convolution layer: batch size x input
     positions x MACs per position.
 
     pytorch_ops.py: conv_flops_counter_hook with transpose=True.
     """
     source = call.shape("0")
-    return source[0] * prod(source[2:]) * _per_position(call)
+    return source[0] * prod(source[2:]) * _ptflops_macs_per_position(call)
 
 
 @hooked.adds(layers.TRANSPOSED, _BIASED, cause="bias.conv", name="transposed.bias")
 @hooked.adds(layers.CONVOLUTIONS, _BIASED, cause="bias.conv", name="convolution.bias")
 @with_formula("x.shape[0] x prod(y.shape[1:])")
-def ptflops_convolution_bias(call: Site) -> int:
+def ptflops_convolution_bias_adds(call: Site) -> int:
     """Return the additions that ptflops counts for the bias of a convolution layer: batch size x
     result elements of one example.
     """
@@ -235,7 +240,7 @@ def ptflops_convolution_bias(call: Site) -> int:
 @hooked.contraction(layers.LINEAR, cause="matmul.leading-dims-lost", name="linear")
 @hooked.contraction(layers.LINEAR, under(VMAP), cause="function.vmap", name="linear.vmapped")
 @with_formula("prod(x.shape[:-1]) x in x out")
-def linear_layer(call: Site) -> int:
+def ptflops_linear_macs(call: Site) -> int:
     """Return the MACs that ptflops counts for a linear layer: number of input elements x output
     features.
 
@@ -246,7 +251,7 @@ def linear_layer(call: Site) -> int:
 
 @hooked.adds(layers.LINEAR, _BIASED, cause="bias.linear", name="linear.bias")
 @with_formula("prod(x.shape[:-1]) x out")
-def linear_bias(call: Site) -> int:
+def ptflops_linear_bias_adds(call: Site) -> int:
     """Return the additions that ptflops counts for the bias of a linear layer: input rows x output
     features.
     """
@@ -290,9 +295,9 @@ def _ptflops_cell_terms(call: Site) -> int:
     return {"RNN": 1, "GRU": 7, "LSTM": 10}[kind] * call.number("hidden_size")
 
 
-@hooked.contraction(layers.RECURRENT, cause="rnn.fused")
+@hooked.contraction(layers.RECURRENT, cause="rnn.fused", name="recurrent")
 @with_formula("sample-steps x directions x the sum over layers of n(w_ih) + n(w_hh)")
-def recurrent(call: Site) -> int:
+def ptflops_recurrent_macs(call: Site) -> int:
     """Return the MACs that ptflops counts for a recurrent layer: batch size x steps x directions x
     number of elements of the weights of the forward direction.
 
@@ -305,7 +310,7 @@ def recurrent(call: Site) -> int:
 @with_formula(
     "sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H"
 )
-def ptflops_gate_adds(call: Site) -> int:
+def ptflops_gate_operations(call: Site) -> int:
     """Return the elementwise operations that ptflops counts for a recurrent layer: batch size x
     steps x directions x layers x H (RNN), 7 H (GRU) or 10 H (LSTM) for H units.
     """
@@ -314,7 +319,7 @@ def ptflops_gate_adds(call: Site) -> int:
 
 @hooked.adds(layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias")
 @with_formula("sample-steps x directions x the sum over layers of n(b_ih) + n(b_hh)")
-def ptflops_recurrent_bias(call: Site) -> int:
+def ptflops_recurrent_bias_adds(call: Site) -> int:
     """Return the additions that ptflops counts for the biases of a recurrent layer: batch size x
     steps x directions x number of bias elements of the forward direction.
     """
@@ -329,9 +334,9 @@ def _ptflops_cell_rows(call: Site) -> int:
     return rows
 
 
-@hooked.contraction(layers.CELLS, cause="rnn.fused")
+@hooked.contraction(layers.CELLS, cause="rnn.fused", name="cell")
 @with_formula("x.shape[0] x (n(w_ih) + n(w_hh))")
-def cell(call: Site) -> int:
+def ptflops_cell_macs(call: Site) -> int:
     """Return the MACs that ptflops counts for a recurrent cell: batch size x number of elements of
     its two weight matrices.
 
@@ -345,7 +350,7 @@ def cell(call: Site) -> int:
 
 @hooked.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates")
 @with_formula("x.shape[0] x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H")
-def cell_gates(call: Site) -> int:
+def ptflops_cell_gate_operations(call: Site) -> int:
     """Return the elementwise operations that ptflops counts for a recurrent cell: batch size x H
     (RNN), 7 H (GRU) or 10 H (LSTM) for H units.
     """
@@ -354,7 +359,7 @@ def cell_gates(call: Site) -> int:
 
 @hooked.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias")
 @with_formula("x.shape[0] x (n(b_ih) + n(b_hh))")
-def cell_bias(call: Site) -> int:
+def ptflops_cell_bias_adds(call: Site) -> int:
     """Return the additions that ptflops counts for the biases of a recurrent cell: batch size x
     number of bias elements.
     """
@@ -369,9 +374,19 @@ _SCORES = "attention.scale-or-softmax"
 _PRODUCTS, _ATTENDED = OPERATORS[exact_matmul_macs], OPERATORS[exact_attention_macs]
 
 
-def _ptflops_attention_sizes(call: Site) -> tuple[int, list[int], list[int], int]:
-    """Return (batch size, lengths, widths, heads) of an nn.MultiheadAttention; lengths and widths
-    are those of query, key and value.
+class _PtflopsAttentionSizes(NamedTuple):
+    """The sizes of an nn.MultiheadAttention: `lengths` and `widths` are of query, key and
+    value.
+    """
+
+    batch_size: int
+    lengths: list[int]
+    widths: list[int]
+    heads: int
+
+
+def _ptflops_attention_sizes(call: Site) -> _PtflopsAttentionSizes:
+    """Return the sizes of an nn.MultiheadAttention.
 
     Raises where the hook of nn.MultiheadAttention fails.
     """
@@ -382,16 +397,17 @@ def _ptflops_attention_sizes(call: Site) -> tuple[int, list[int], list[int], int
     lengths, sizes = [shape[index] for shape in shapes], [shape[2] for shape in shapes]
     if sizes[0] != call.number("embed_dim"):
         raise ValueError("the query has another size than embed_dim")
-    return shapes[0][1 - index], lengths, sizes, call.number("num_heads")
+    return _PtflopsAttentionSizes(shapes[0][1 - index], lengths, sizes, call.number("num_heads"))
 
 
 @hooked.contraction(
     ATTENTION,
     cause="attention.rule",
     stands_for=(*_PRODUCTS, *OPERATORS[exact_linear_macs], *_ATTENDED),
+    name="attention",
 )
 @with_formula("B (Lq Eq^2 + Lk Ek^2 + Lv Ev^2 + h Lq Lk (Eq // h + Ev // h) + Lq Ev^2)")
-def attention(call: Site) -> int:
+def ptflops_attention_macs(call: Site) -> int:
     """Return the MACs that ptflops counts for nn.MultiheadAttention: projections, scores and
     weighted values.
 
@@ -406,7 +422,7 @@ def attention(call: Site) -> int:
 
 @hooked.adds(ATTENTION, cause=_SCORES, name="attention.scores")
 @with_formula("B (Lq Eq + h Lq Lk): the scale and the softmax")
-def attention_scores(call: Site) -> int:
+def ptflops_attention_score_operations(call: Site) -> int:
     """Return the operations that ptflops counts for scale and softmax of nn.MultiheadAttention."""
     examples, (queries, keys, _), (size, _, _), heads = _ptflops_attention_sizes(call)
     return examples * queries * (size + heads * keys)
@@ -414,7 +430,7 @@ def attention_scores(call: Site) -> int:
 
 @hooked.adds(ATTENTION, cause="bias.attention-proj", name="attention.bias")
 @with_formula("B ((Lq + Lk + Lv) Eq + Lq Ev), the first only with in_proj_bias")
-def attention_bias(call: Site) -> int:
+def ptflops_attention_bias_adds(call: Site) -> int:
     """Return the additions that ptflops counts for the projection biases of
     nn.MultiheadAttention.
     """
@@ -436,7 +452,7 @@ def _timm_token_counts(call: Site) -> tuple[int, int]:
     TIMM, cause="attention.rule", name="timm-attention", stands_for=(*_PRODUCTS, *_ATTENDED)
 )
 @with_formula("2 B h N N d: the products of timm's Attention")
-def timm_attention(call: Site) -> int:
+def ptflops_timm_attention_macs(call: Site) -> int:
     """Return the MACs that ptflops counts for timm's Attention: the two products of attention,
     without projections.
 
@@ -448,7 +464,7 @@ def timm_attention(call: Site) -> int:
 
 @hooked.adds(TIMM, cause=_SCORES, name="timm-attention.scores")
 @with_formula("B h (N d + N N): the scale and the softmax")
-def timm_attention_scores(call: Site) -> int:
+def ptflops_timm_score_operations(call: Site) -> int:
     """Return the operations that ptflops counts for scale and softmax of timm's Attention.
 
     timm_attention_counter_hook.
@@ -467,17 +483,17 @@ def ptflops_norm_adds(call: Site) -> int:
 
     bn_flops_counter_hook.
     """
-    return first_input(call) * (2 if call.module.settings.get("affine") else 1)
+    return ptflops_first_input_elements(call) * (2 if call.module.settings.get("affine") else 1)
 
 
 @with_formula("n(x), x the first positional input")
-def first_input(call: Site) -> int:
+def ptflops_first_input_elements(call: Site) -> int:
     """Return the number of elements of the first positional input."""
     return prod(call.shape("0"))
 
 
 @with_formula("n(y[0]): the elements of the first example of the result")
-def first_example(call: Site) -> int:
+def ptflops_result_elements_per_example(call: Site) -> int:
     """Return the number of result elements of one example, which is what ptflops counts for
     nn.Upsample.
 
@@ -492,13 +508,15 @@ def first_example(call: Site) -> int:
 for table, formula in (
     (_ACTIVATIONS, output_elements),
     (_NORMS, ptflops_norm_adds),
-    (_POOLS, first_input),
+    (_POOLS, ptflops_first_input_elements),
 ):
     for cause, classes in table.items():
         hooked.adds(classes, cause=cause, name=cause)(formula)
 for mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"):
     cause = "upsample.nearest" if mode.startswith("nearest") else "upsample.linear"
-    hooked.adds(_UPSAMPLE, setting(mode=mode), cause=cause, name=f"upsample.{mode}")(first_example)
+    hooked.adds(_UPSAMPLE, setting(mode=mode), cause=cause, name=f"upsample.{mode}")(
+        ptflops_result_elements_per_example
+    )
 
 
 _OPS = "ptflops/pytorch_ops.py"
@@ -569,7 +587,7 @@ def _interpolation_mode_condition(nearest: bool) -> Condition:
     name="F.interpolate.nearest",
 )
 @with_formula("prod(size) x N C, or n(input) x scale ^ axes: a float if the scale is a float")
-def interpolation(call: Site) -> Amount:
+def ptflops_interpolation_operations(call: Site) -> Amount:
     """Return the operations that ptflops counts for an interpolation: the number of result
     elements. It is a float if one float scale is given.
 
@@ -610,7 +628,7 @@ _ADDED, _ELEMENTWISE = (
 
 
 @with_formula("n(A) x B.shape[-1]")
-def product(call: Site) -> int:
+def ptflops_matmul_macs(call: Site) -> int:
     """Return the MACs that ptflops counts for a matrix product: number of elements of the first
     operand x last axis of the second.
 
@@ -630,7 +648,7 @@ def ptflops_addmm_macs(call: Site) -> int:
 
 
 for name, targets, formula in (
-    ("product", _ptflops_method_names("matmul", "mm", "bmm"), product),
+    ("product", _ptflops_method_names("matmul", "mm", "bmm"), ptflops_matmul_macs),
     ("added_product", _ADDED, ptflops_addmm_macs),
 ):
     for suffix, cause, conditions in (
@@ -659,7 +677,7 @@ tensors.adds(_ELEMENTWISE, cause="elementwise.add-function", name="elementwise")
 
 @tensors.adds(_ELEMENTWISE, cause="elementwise.broadcast-shape", name="elementwise.misaligned")
 @with_formula("n of the shapes aligned from the left - n(y)")
-def elementwise_misaligned(call: Site) -> int:
+def ptflops_extra_broadcast_operations(call: Site) -> int:
     """Return how many more operations ptflops counts for an elementwise function because it
     broadcasts shapes from the left: elements of that shape - elements of the true result.
 

@@ -64,7 +64,7 @@ _OURS = {
 }
 
 
-def ours() -> tuple[Convention, ...]:
+def own_conventions() -> tuple[Convention, ...]:
     """Return the conventions of this package; of each tool, the newest edition first."""
     files = dict.fromkeys(_OURS.values())
     return tuple(convention for file in files for convention in _conventions_of_file(file))
@@ -74,7 +74,7 @@ def formula_conventions() -> tuple[Convention, ...]:
     """Return the conventions that are formulas over an architecture, in all editions, sorted by
     tool name.
     """
-    known = (convention for convention in ours() if convention.formula is not None)
+    known = (convention for convention in own_conventions() if convention.formula is not None)
     return tuple(sorted(known, key=lambda convention: convention.tool))
 
 
@@ -82,7 +82,7 @@ def all_conventions() -> tuple[Convention, ...]:
     """Return the conventions of this package and of all plugins that can be loaded."""
     points = (point for tool, point in _plugin_entry_points().items() if tool not in _OURS)
     return (
-        *ours(),
+        *own_conventions(),
         *(convention for point in points for convention in _conventions_of_plugin(point)),
     )
 
@@ -119,7 +119,7 @@ def conventions_of_adapter(adapter: object) -> tuple[Convention, ...]:
     return (convention,) if isinstance(convention, Convention) else ()
 
 
-def _editions(tool: str) -> tuple[Convention, ...]:
+def _editions_of_tool(tool: str) -> tuple[Convention, ...]:
     """Return all editions of a tool's convention, the newest first; () if the tool is unknown."""
     if tool in _OURS:
         known = _conventions_of_file(_OURS[tool])
@@ -135,7 +135,7 @@ def find_convention(tool: str, edition: str | None = None) -> Convention:
 
     Raises UnknownNameError when there is none.
     """
-    editions = _editions(tool)
+    editions = _editions_of_tool(tool)
     if not editions:
         known = sorted({convention.tool for convention in all_conventions()})
         raise UnknownNameError(
@@ -198,10 +198,10 @@ def convention_for_version(tool: str, version: str) -> Convention:
     if the tool is unknown.
     """
     find_convention(tool)
-    return _fitting(_editions(tool), version)
+    return _edition_for_version(_editions_of_tool(tool), version)
 
 
-def _fitting(editions: tuple[Convention, ...], version: str) -> Convention:
+def _edition_for_version(editions: tuple[Convention, ...], version: str) -> Convention:
     """Return the edition that was checked with this version; else the one of the same release,
     else the newest one.
     """
@@ -214,7 +214,9 @@ def _fitting(editions: tuple[Convention, ...], version: str) -> Convention:
     return editions[0]
 
 
-def predicting(convention: str | Convention | tuple[Convention, ...], version: str) -> Convention:
+def convention_for_prediction(
+    convention: str | Convention | tuple[Convention, ...], version: str
+) -> Convention:
     """Return the convention that predicts an adapter's tool in this version; `convention` is what
     the adapter provides, a tool name or its own conventions.
 
@@ -222,4 +224,6 @@ def predicting(convention: str | Convention | tuple[Convention, ...], version: s
     """
     if isinstance(convention, str):
         return convention_for_version(convention, version)
-    return _fitting(convention if isinstance(convention, tuple) else (convention,), version)
+    return _edition_for_version(
+        convention if isinstance(convention, tuple) else (convention,), version
+    )

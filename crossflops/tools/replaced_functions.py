@@ -209,7 +209,7 @@ hooks, hook_parts, _first_adds = (Rules("module", called(), source="_rnn_flops")
     LINEAR, padding_dropped(), cause=_DROPPED, name="linear.nested", source="_linear_flops_compute"
 )
 @with_formula("n(x) x W[0], x without what a padding mask covers")
-def linear_of_nested(call: Site) -> int:
+def functional_nested_linear_macs(call: Site) -> int:
     """Return the MACs that the tool counts for F.linear of a nested tensor: elements without
     padding x output features.
 
@@ -219,9 +219,9 @@ def linear_of_nested(call: Site) -> int:
     return call.valid_positions * provided.shape("input")[-1] * provided.shape("weight")[0]
 
 
-@_products.contraction(LINEAR, cause=BROADCAST, source="_linear_flops_compute")
+@_products.contraction(LINEAR, cause=BROADCAST, source="_linear_flops_compute", name="linear")
 @with_formula("n(x) x W[0]")
-def linear(call: Site) -> int:
+def functional_linear_macs(call: Site) -> int:
     """Return the MACs that the tool counts for F.linear: number of input elements x output
     features.
     """
@@ -229,21 +229,23 @@ def linear(call: Site) -> int:
     return prod(provided.shape("input")) * provided.shape("weight")[0]
 
 
-@_products.contraction(CONVOLUTION, cause=RECOMPUTED, source="_conv_flops_compute")
+@_products.contraction(
+    CONVOLUTION, cause=RECOMPUTED, source="_conv_flops_compute", name="convolution"
+)
 @with_formula("N x Ci x Co/g x prod(k) x prod(o), o computed from padding, stride and dilation")
-def convolution(call: Site) -> int:
+def functional_convolution_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a convolution: batch size x input channels x output
     channels per group x kernel positions x output positions.
     """
     provided = Arguments(call)
     return (
-        filters(provided)
+        functional_channel_products(provided)
         * prod(provided.shape("weight")[2:])
         * prod(functional_output_extents(provided))
     )
 
 
-def filters(provided: Arguments) -> int:
+def functional_channel_products(provided: Arguments) -> int:
     """Return batch size x input channels x output channels per group of a convolution.
 
     Raises ValueError where the second axis of the input is not the channels, which the tools
@@ -260,7 +262,7 @@ def filters(provided: Arguments) -> int:
     CONVOLUTION, BIASED, cause="bias.conv", name="convolution.bias", source="_conv_flops_compute"
 )
 @with_formula("N x Co x prod(o), o as in the convolution")
-def functional_convolution_bias(call: Site) -> int:
+def functional_convolution_bias_adds(call: Site) -> int:
     """Return the additions that the tool counts for the bias of a convolution: batch size x output
     channels x output positions.
     """
@@ -312,9 +314,9 @@ def functional_window_positions(
 # Products of matrices, sums of them, and einsum.
 
 
-@_products.contraction(_MATMUL, cause=BROADCAST, source="_matmul_flops_compute")
+@_products.contraction(_MATMUL, cause=BROADCAST, source="_matmul_flops_compute", name="matmul")
 @with_formula("prod(A) x B[-1]: batch axes that only B has are ignored")
-def matmul(call: Site) -> int:
+def functional_matmul_macs(call: Site) -> int:
     """Return the MACs that the tool counts for torch.matmul: number of elements of the first
     operand x last axis of the second.
     """
@@ -322,9 +324,9 @@ def matmul(call: Site) -> int:
     return prod(provided.shape("input")) * provided.shape("other")[-1]
 
 
-@_products.contraction(_ADDMM, cause=BROADCAST, source="_addmm_flops_compute")
+@_products.contraction(_ADDMM, cause=BROADCAST, source="_addmm_flops_compute", name="addmm")
 @with_formula("prod(A) x B[-1] of input + A B")
-def addmm(call: Site) -> int:
+def functional_addmm_macs(call: Site) -> int:
     """Return the MACs that the tool counts for addmm (input + A B): number of elements of A x last
     axis of B.
     """
@@ -334,7 +336,7 @@ def addmm(call: Site) -> int:
 
 @_parts.adds(_ADDMM, cause="bias.linear", name="addmm.input", source="_addmm_flops_compute")
 @with_formula("n(input) of input + A B, before it is broadcast")
-def addmm_input(call: Site) -> int:
+def functional_addmm_adds(call: Site) -> int:
     """Return the additions that the tool counts for addmm (input + A B): the number of elements of
     `input` before it is broadcast.
     """
@@ -349,25 +351,27 @@ def _addmm_arguments(call: Site) -> Arguments:
     return Arguments(call, "tensor_addmm" if by_method else "addmm")
 
 
-@_may_fail.contraction("torch.einsum", cause=_ESTIMATE, source="_einsum_flops_compute")
+@_may_fail.contraction(
+    "torch.einsum", cause=_ESTIMATE, source="_einsum_flops_compute", name="einsum"
+)
 @with_formula("floor(F / 2), F the FLOPs that numpy.einsum_path prints")
-def einsum(call: Site) -> int:
+def functional_einsum_macs(call: Site) -> int:
     """Return the MACs that the tool counts for an einsum: half of the FLOPs that numpy.einsum_path
     prints, rounded down.
     """
-    return path_cost(call) // 2
+    return einsum_path_flops(call) // 2
 
 
 @_parts.adds("torch.einsum", cause=_ESTIMATE, name="einsum.odd", source="_einsum_flops_compute")
 @with_formula("F mod 2, F the FLOPs that numpy.einsum_path prints")
-def einsum_odd(call: Site) -> int:
+def functional_einsum_odd_flop(call: Site) -> int:
     """Return the operation that is left if the FLOPs that numpy.einsum_path prints are halved: 1
     for an odd number, else 0.
     """
-    return path_cost(call) % 2
+    return einsum_path_flops(call) % 2
 
 
-def path_cost(call: Site, equation_index: int = 0) -> int:
+def einsum_path_flops(call: Site, equation_index: int = 0) -> int:
     """Return the FLOPs that numpy.einsum_path prints for the best order of an einsum, to four
     digits.
 
@@ -389,14 +393,14 @@ def path_cost(call: Site, equation_index: int = 0) -> int:
 
 # Under `torch.vmap` each of them sees one example of many.
 _vmapped = Rules("function", under(VMAP), by_name())
-for formula, targets, source in (
-    (linear, LINEAR, "_linear_flops_compute"),
-    (convolution, CONVOLUTION, "_conv_flops_compute"),
-    (matmul, _MATMUL, "_matmul_flops_compute"),
+for name, formula, targets, source in (
+    ("linear", functional_linear_macs, LINEAR, "_linear_flops_compute"),
+    ("convolution", functional_convolution_macs, CONVOLUTION, "_conv_flops_compute"),
+    ("matmul", functional_matmul_macs, _MATMUL, "_matmul_flops_compute"),
 ):
-    _vmapped.contraction(
-        targets, cause="function.vmap", name=f"{formula.__name__}.vmapped", source=source
-    )(formula)
+    _vmapped.contraction(targets, cause="function.vmap", name=f"{name}.vmapped", source=source)(
+        formula
+    )
 
 
 # Arithmetic, activations, norms and pools.
@@ -409,7 +413,7 @@ for formula, targets, source in (
     source="_elementwise_flops_compute",
 )
 @with_formula("n(y) for an addition or a multiplication")
-def arithmetic(call: Site) -> int:
+def functional_arithmetic_operations(call: Site) -> int:
     """Return the operations that the tool counts for an addition or a multiplication: the number
     of elements of the broadcast result.
     """
@@ -445,10 +449,13 @@ for name, cause, targets, source in (
 
 
 @_parts.adds(
-    functional_names("batch_norm"), cause="norm.batch", source="_batch_norm_flops_compute"
+    functional_names("batch_norm"),
+    cause="norm.batch",
+    source="_batch_norm_flops_compute",
+    name="batch_norm",
 )
 @with_formula("2 n(x) with weights, n(x) without; 5 n(x) and 4 n(x) with batch statistics")
-def batch_norm(call: Site) -> int:
+def functional_batch_norm_operations(call: Site) -> int:
     """Return the operations that the tool counts for F.batch_norm: 1 to 5 for each input
     element.
     """
@@ -472,7 +479,7 @@ def functional_norm_adds(call: Site) -> int:
     source="_layer_norm_flops_compute",
 )
 @with_formula("5 n(covered) with weights, 4 n(covered) without")
-def norm_covered(call: Site) -> int:
+def functional_masked_norm_operations(call: Site) -> int:
     """Return the operations that a layer norm of the positions covered by a padding mask would
     have, which the tool does not count.
     """
@@ -513,16 +520,16 @@ for name, cause, targets in POOLS:
 # F.interpolate and F.upsample, whose input is taken by position and anything else either way.
 
 
-def _copies(call: Site) -> bool:
+def _is_nearest_mode(call: Site) -> bool:
     """Return whether the mode of a resampling begins with "nearest"."""
     return str(_resampling_argument(call, "mode", "3", "nearest")).startswith("nearest")
 
 
-_COPIED = Condition("in a nearest mode", _copies)
-_INTERPOLATED = Condition("in another mode", lambda call: not _copies(call))
+_COPIED = Condition("in a nearest mode", _is_nearest_mode)
+_INTERPOLATED = Condition("in another mode", lambda call: not _is_nearest_mode(call))
 
 
-def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site], int]]:
+def resampling_rule(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site], int]]:
     """Return a decorator that declares a function as the amount of F.interpolate and F.upsample,
     by one rule for nearest modes and one for other modes.
     """
@@ -557,7 +564,7 @@ def resampling_input(call: Site) -> TensorSpec:
     return spec
 
 
-def resampling_size(call: Site) -> int | None:
+def resampling_given_positions(call: Site) -> int | None:
     """Return the product of the given `size` of a resampling (spatial axes only), or None if no
     size is given.
     """
@@ -567,7 +574,7 @@ def resampling_size(call: Site) -> int | None:
     return int(size) if isinstance(size, int | float) else None
 
 
-def scales(call: Site) -> list[float] | float:
+def resampling_scale_factors(call: Site) -> list[float] | float:
     """Return the scale factors of a resampling, one for each axis or one number for all axes;
     raise LookupError if none is given.
     """
@@ -617,11 +624,13 @@ def _hook_layer_shapes(call: Site) -> list[list[tuple[int, ...]]]:
     return [[shapes[f"{name}{suffix}"] for name in names] for suffix in suffixes]
 
 
-@hooks.contraction(HOOKED, cause="rnn.fused", stands_for=layers.operators_of_layers(HOOKED))
+@hooks.contraction(
+    HOOKED, cause="rnn.fused", stands_for=layers.operators_of_layers(HOOKED), name="recurrent"
+)
 @with_formula(
     "T x B x (n(W_ih) + n(W_hh)), summed over layers; for two directions, twice the first one"
 )
-def recurrent(call: Site) -> int:
+def hook_recurrent_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a recurrent layer or cell: steps x batch size x
     directions x number of elements of the weights of the forward direction.
     """
@@ -632,7 +641,7 @@ def recurrent(call: Site) -> int:
 
 @hook_parts.adds(HOOKED, cause="rnn.gate-elementwise", name="recurrent.gates")
 @with_formula("H per step and layer for an RNN, 7 H for a GRU, 10 H for an LSTM")
-def hook_gate_adds(call: Site) -> int:
+def hook_gate_operations(call: Site) -> int:
     """Return the elementwise operations that the tool counts for a recurrent layer or cell: per
     step, sample, direction and layer H (RNN), 7 H (GRU) or 10 H (LSTM) for H units.
     """
@@ -643,7 +652,7 @@ def hook_gate_adds(call: Site) -> int:
 
 @hook_parts.adds(HOOKED, cause="bias.rnn", name="recurrent.bias")
 @with_formula("2 g H per step and layer, if there are biases")
-def hook_recurrent_bias(call: Site) -> int:
+def hook_recurrent_bias_adds(call: Site) -> int:
     """Return the additions that the tool counts for the biases of a recurrent layer or cell: per
     step, sample, direction and layer the number of bias elements.
     """
@@ -654,7 +663,7 @@ def hook_recurrent_bias(call: Site) -> int:
 
 @_first_adds.adds(HOOKED, cause="unit.first-add-omitted", name="recurrent.first-adds", factor=-1)
 @with_formula("2 g H per step and layer: a product of n terms counts as 2 n - 1 operations")
-def first_adds(call: Site) -> int:
+def hook_missing_first_adds(call: Site) -> int:
     """Return the additions that are missing in the tool's count of a recurrent layer: it counts 2
     n - 1 operations for a sum of n products, so one less for each of 2 g H sums (H units, g
     gates).
@@ -665,15 +674,15 @@ def first_adds(call: Site) -> int:
 # The tools.
 
 
-def edition(
-    tool: str, number: str, source: str, *, prints: str, per_mac: int, **more: Any
+def module_hooking_tool(
+    tool: str, edition_number: str, source: str, *, prints: str, per_mac: int, **more: Any
 ) -> Tool:
     """Return the description of a tool that runs the model in evaluation mode and hooks every
     module; `source` is the tool's file.
     """
     return Tool(
         tool,
-        edition=number,
+        edition=edition_number,
         prints=prints,
         per_mac=per_mac,
         level="function",
@@ -716,7 +725,7 @@ def rules_for_unseen_work(*replaced: Rules) -> Rules:
     return group
 
 
-def two_numbers(
+def flops_and_macs_conventions(
     tool: str,
     version: str,
     source: str,
@@ -736,9 +745,13 @@ def two_numbers(
     `steps` says for both how they count a training step.
     """
     about: dict[str, Any] = {"parameters": parameters, "verified": (version,)}
-    flops = edition(tool, version, source, prints="FLOPs", per_mac=2, step=steps[0], **about)
+    flops = module_hooking_tool(
+        tool, version, source, prints="FLOPs", per_mac=2, step=steps[0], **about
+    )
     name = f"{tool}-macs"
-    macs = edition(name, version, source, prints="MACs", per_mac=1, step=steps[1], **about)
+    macs = module_hooking_tool(
+        name, version, source, prints="MACs", per_mac=1, step=steps[1], **about
+    )
     counted = (_vmapped, _products, products)
     uncounted = (_may_fail, may_fail, hooks)
     also = (_parts, parts, _dropped, hook_parts, _first_adds)

@@ -14,7 +14,7 @@ from crossflops.ir.graph import Node, Op, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.profile import Lesson
 from crossflops.ir.trace import Module, Trace
-from crossflops.ir.training import gradients_of, rerun_of, score_rerun_key
+from crossflops.ir.training import gradient_call_key, rerun_call_key, score_rerun_key
 from crossflops.rules.conditions import Condition, Site, as_root, called
 from crossflops.rules.rule import Convention, Rule, Teaching, with_formula
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CAUSE = "operator.taught"
 _PREFIX = "taught."
-_DERIVED = gradients_of(""), score_rerun_key(""), rerun_of("")
+_DERIVED = gradient_call_key(""), score_rerun_key(""), rerun_call_key("")
 _NO_MECHANISM = "the tool has no mechanism for formulas of users"
 _NO_ADAPTER = "the tool has such a mechanism, but its plugin does not use it"
 
@@ -44,13 +44,15 @@ def lessons_for(
             module=formula.module,
             origin=formula.origin,
             mechanism=convention.teaching.mechanism if convention.teaching else "",
-            refused=_refusal_of_formula(convention.teaching, formula, is_able),
+            refused=_reason_formula_is_refused(convention.teaching, formula, is_able),
         )
         for formula in formulas
     )
 
 
-def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: bool) -> str:
+def _reason_formula_is_refused(
+    teaching: Teaching | None, formula: "Formula", is_able: bool
+) -> str:
     """Return why the tool does not take this formula, as a text, or "" if it takes it."""
     if teaching is None:
         return _NO_MECHANISM
@@ -60,6 +62,8 @@ def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: 
         return f"{teaching.mechanism} accepts only modules, but this formula is for an operator"
     if teaching.takes == "operator" and formula.module:
         return f"{teaching.mechanism} accepts only operators, but this formula is for a module"
+    if teaching.takes == "operator" and formula.pattern is not None:
+        return f"{teaching.mechanism} accepts the names of operators, not a pattern for names"
     if teaching.takes == "operator" and "." in formula.name.partition("::")[2]:
         return f"{teaching.mechanism} accepts all overloads of an operator, not a single one"
     return ""
@@ -110,7 +114,7 @@ def _rules_of_formula(
     }
     with_formula(f"MACs of {formula.place}")(formula_macs)
     with_formula(f"FLOPs of {formula.place} beyond 2 for each MAC")(flops_beyond_macs)
-    where: tuple[Condition, ...] = (_is_about(formula, teaching),)
+    where: tuple[Condition, ...] = (_formula_call_condition(formula, teaching),)
     name = _PREFIX + formula.name
     if formula.module and teaching.root_adds:
         yield Rule(
@@ -124,7 +128,7 @@ def _rules_of_formula(
         )
 
 
-def _is_about(formula: "Formula", teaching: Teaching) -> Condition:
+def _formula_call_condition(formula: "Formula", teaching: Teaching) -> Condition:
     """Return a condition that holds for calls of the formula's module class or operator."""
     if formula.module:
         from crossflops.operators.formula import plain_class_name
@@ -167,7 +171,7 @@ def cost_of_call(
     "xs.0" is the first tensor of the list "xs". A call that the formula leaves uncounted costs
     nothing, as the tool is told nothing of it. Raises FormulaError.
     """
-    from crossflops.operators.formula import UncountedCallError, formula_rule
+    from crossflops.operators.formula import UncountedCallError, operator_rule_of_formula
 
     specs = tuple(inputs)
     domain, _, kind = formula.name.partition("::")
@@ -186,7 +190,7 @@ def cost_of_call(
         else tuple(spec.name for spec in specs),
     )
     try:
-        return formula_rule(formula).formula(node)
+        return operator_rule_of_formula(formula).formula(node)
     except UncountedCallError:
         return ZERO
 
@@ -197,36 +201,27 @@ def name_module_operands(
     """Return the operands of a module's call: its positional inputs, named as the parameters of
     `forward`, then its weights.
     """
-    names = _forward_argument_names(formula)
+    from crossflops.operators.formula import forward_argument_names
+
+    names = forward_argument_names(formula, skip_count=1)
     named = [replace(spec, name=names.get(spec.name, spec.name)) for spec in positional]
     return [*named, *weights]
 
 
-def _forward_argument_names(formula: "Formula") -> dict[str, str]:
-    """Return the parameter names of the module's `forward`, as {position: name}, with positions as
-    texts such as "0".
-    """
-    import inspect
-
-    from crossflops.operators.formula import find_loaded_class
-
-    forward = getattr(find_loaded_class(formula.module), "forward", None)
-    try:
-        names = list(inspect.signature(forward).parameters)[1:] if forward else []
-    except (TypeError, ValueError):
-        names = []
-    return {str(position): name for position, name in enumerate(names)}
-
-
 def _site_cost(formula: "Formula", site: Site) -> Cost:
     """Return the cost that a formula gives for this call."""
+    from crossflops.operators.formula import module_call_attributes
+
     call = site.call
     if not formula.module:
         return cost_of_call(formula, call.inputs, call.outputs, call.settings)
     positional = [spec for spec in call.inputs if spec.name[:1].isdigit()]
     weights = _module_weights(site.module, site.trace)
     operands = name_module_operands(formula, positional, weights)
-    return cost_of_call(formula, operands, call.outputs, site.module.settings)
+    # a hook of a tool is given no arguments by keyword
+    plain = {name: value for name, value in call.arguments.items() if name[:1].isdigit()}
+    attributes = module_call_attributes(formula, site.module.settings, plain)
+    return cost_of_call(formula, operands, call.outputs, attributes)
 
 
 def _module_weights(module: Module, trace: Trace) -> list[TensorSpec]:

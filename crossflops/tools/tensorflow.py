@@ -42,7 +42,7 @@ class _OpenShapeError(Exception):
     """A shape has an open size."""
 
 
-def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
+def _zero_if_shape_unknown(amount: Callable[[Site], int]) -> Callable[[Site], int]:
     """Return a formula that gives 0 for a call with a shape that is not fully known, and else what
     `amount` gives.
 
@@ -62,7 +62,7 @@ def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
     return formula
 
 
-def _input(call: Site, index: int) -> Shape:
+def _tensorflow_input_shape(call: Site, index: int) -> Shape:
     """Return the shape of the input at `index`; raise _OpenShapeError if it is not fully known."""
     shape = call.inputs[index].shape
     if shape is None:
@@ -90,33 +90,33 @@ _CONVOLUTIONS, _DEPTHWISE = ("Conv2D", "Conv3D"), ("DepthwiseConv2dNative",)
 _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("n(out) x filter area x filter[in], which belongs to one group")
-def convolution(call: Site) -> int:
+def tensorflow_convolution_macs(call: Site) -> int:
     """Return the MACs that TensorFlow counts for a convolution: result elements x filter positions
     x input channels of one group.
     """
-    _input(call, 0)
-    return prod(_input(call, 1)[:-1]) * prod(_tensorflow_result_shape(call))
+    _tensorflow_input_shape(call, 0)
+    return prod(_tensorflow_input_shape(call, 1)[:-1]) * prod(_tensorflow_result_shape(call))
 
 
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("n(out) x filter height x width")
-def depthwise(call: Site) -> int:
+def tensorflow_depthwise_macs(call: Site) -> int:
     """Return the MACs that TensorFlow counts for a depthwise convolution: result elements x filter
     positions.
     """
-    _input(call, 0)
-    return prod(_input(call, 1)[:2]) * prod(_tensorflow_result_shape(call))
+    _tensorflow_input_shape(call, 0)
+    return prod(_tensorflow_input_shape(call, 1)[:2]) * prod(_tensorflow_result_shape(call))
 
 
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("K x n(out), K an axis of the first operand")
-def matmul(call: Site) -> int:
+def tensorflow_matmul_macs(call: Site) -> int:
     """Return the MACs that TensorFlow counts for a matrix product: result elements x one axis of
     the first operand.
     """
-    first = _input(call, 0)
+    first = _tensorflow_input_shape(call, 0)
     # a batched product has adj_x instead of transpose_a, which is not looked at
     return first[-2 if call.settings.get("transpose_a") else -1] * prod(
         _tensorflow_result_shape(call)
@@ -124,9 +124,9 @@ def matmul(call: Site) -> int:
 
 
 _CONTRACTIONS = (
-    (convolution, _CONVOLUTIONS, f"{_NN_OPS}: _calc_conv_flops"),
-    (depthwise, _DEPTHWISE, f"{_NN_OPS}: _calc_depthwise_conv_flops"),
-    (matmul, _PRODUCTS, f"{_REGISTRY}: _calc_mat_mul_flops"),
+    ("convolution", tensorflow_convolution_macs, _CONVOLUTIONS, f"{_NN_OPS}: _calc_conv_flops"),
+    ("depthwise", tensorflow_depthwise_macs, _DEPTHWISE, f"{_NN_OPS}: _calc_depthwise_conv_flops"),
+    ("matmul", tensorflow_matmul_macs, _PRODUCTS, f"{_REGISTRY}: _calc_mat_mul_flops"),
 )
 
 
@@ -145,20 +145,40 @@ _BRANCHED = recorded_as("in a branch", in_branch=True)
 _DILATED = recorded_as("dilated through SpaceToBatch", cut=True)
 _ADJOINT = setting(adj_x=True)
 for suffix, cause, condition, formulas in (
-    (".in-loop", "control.loop-body-once", _LOOPED, (convolution, depthwise, matmul)),
-    (".in-branch", "control.branch", _BRANCHED, (convolution, depthwise, matmul)),
-    (".dilated", "conv.dilation-by-batches", _DILATED, (convolution, depthwise)),
-    (".adjoint", "matmul.adjoint-ignored", _ADJOINT, (matmul,)),
-    ("", "graph.export-decomposition", None, (convolution, depthwise, matmul)),
+    (
+        ".in-loop",
+        "control.loop-body-once",
+        _LOOPED,
+        (tensorflow_convolution_macs, tensorflow_depthwise_macs, tensorflow_matmul_macs),
+    ),
+    (
+        ".in-branch",
+        "control.branch",
+        _BRANCHED,
+        (tensorflow_convolution_macs, tensorflow_depthwise_macs, tensorflow_matmul_macs),
+    ),
+    (
+        ".dilated",
+        "conv.dilation-by-batches",
+        _DILATED,
+        (tensorflow_convolution_macs, tensorflow_depthwise_macs),
+    ),
+    (".adjoint", "matmul.adjoint-ignored", _ADJOINT, (tensorflow_matmul_macs,)),
+    (
+        "",
+        "graph.export-decomposition",
+        None,
+        (tensorflow_convolution_macs, tensorflow_depthwise_macs, tensorflow_matmul_macs),
+    ),
 ):
     if condition is None:
         every = (*_CONVOLUTIONS, *_DEPTHWISE, *_PRODUCTS)
         where = Condition("with an unknown shape", _has_unknown_shape)
         rules.hides("open", every, where, cause="graph.unknown-shape", source=_REGISTRY)
-    for formula, operations, source in _CONTRACTIONS:
+    for rule_name, formula, operations, source in _CONTRACTIONS:
         if formula in formulas:
             only_where = [] if condition is None else [condition]
-            name = f"{formula.__name__}{suffix}"
+            name = f"{rule_name}{suffix}"
             rules.contraction(operations, *only_where, cause=cause, name=name, source=source)(
                 formula
             )
@@ -179,13 +199,13 @@ def _tensorflow_transposed_flops(call: Site) -> int:
     """
     out, weights, strides = (
         _tensorflow_result_shape(call),
-        _input(call, 1),
+        _tensorflow_input_shape(call, 1),
         _tensorflow_setting_sizes(call, "strides"),
     )
     return int(2 * prod(out) * prod(weights) / (out[-1] * (strides[1] * strides[2])))
 
 
-def _is_open_gradient(call: Site) -> bool:
+def _has_gradient_of_unknown_shape(call: Site) -> bool:
     """Return whether the result of a convolution's gradient, or the operand that TensorFlow's FLOP
     formula reads, has an unknown shape.
     """
@@ -197,7 +217,7 @@ rules.hides(
     "open-gradient",
     ("Conv2DBackpropInput", "Conv2DBackpropFilter"),
     _BACKWARD,
-    Condition("with an unknown shape", _is_open_gradient),
+    Condition("with an unknown shape", _has_gradient_of_unknown_shape),
     cause="graph.unknown-shape",
     source=f"{_REGISTRY}: graph_util.tensor_shape_from_node_def_name, assert_is_fully_defined",
 )
@@ -214,7 +234,7 @@ rules.hides(
 @rules.contraction(
     "Conv2DBackpropInput", _CHANNELS_LAST, _FORWARD, name="transposed-convolution", **_TRANSPOSED
 )
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("int(2 n(out) n(filter) / (out channels x strides)) // 2")
 def tensorflow_transposed_macs(call: Site) -> int:
     """Return the MACs that TensorFlow counts for a transposed convolution: half of its FLOPs,
@@ -224,7 +244,7 @@ def tensorflow_transposed_macs(call: Site) -> int:
 
 
 @rules.adds("Conv2DBackpropInput", _CHANNELS_LAST, name="transposed-odd", **_TRANSPOSED)
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("int(2 n(out) n(filter) / (out channels x strides)) mod 2")
 def tensorflow_transposed_remainder(call: Site) -> int:
     """Return the FLOP that is left if the FLOPs of a transposed convolution are halved: 1 for an
@@ -238,12 +258,12 @@ _OF_FILTER = {"cause": "conv.backward-by-strides"} | {
 }
 
 
-def _filter_gradient_flops(call: Site) -> int:
+def _tensorflow_filter_gradient_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for the filter gradient of a convolution: int(2 x
     input elements x filter elements / (input channels x strides)).
     """
     image, weights, strides = (
-        _input(call, 0),
+        _tensorflow_input_shape(call, 0),
         _tensorflow_result_shape(call),
         _tensorflow_setting_sizes(call, "strides"),
     )
@@ -253,25 +273,25 @@ def _filter_gradient_flops(call: Site) -> int:
 @rules.contraction(
     "Conv2DBackpropFilter", _CHANNELS_LAST, _BACKWARD, name="filter-gradient", **_OF_FILTER
 )
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("int(2 n(in) n(filter) / (channels x strides)) // 2")
-def filter_gradient(call: Site) -> int:
+def tensorflow_filter_gradient_macs(call: Site) -> int:
     """Return the MACs that TensorFlow counts for the filter gradient of a convolution: half of its
     FLOPs, rounded down.
     """
-    return _filter_gradient_flops(call) // 2
+    return _tensorflow_filter_gradient_flops(call) // 2
 
 
 @rules.adds(
     "Conv2DBackpropFilter", _CHANNELS_LAST, _BACKWARD, name="filter-gradient-odd", **_OF_FILTER
 )
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("int(2 n(in) n(filter) / (channels x strides)) mod 2")
-def filter_gradient_odd(call: Site) -> int:
+def tensorflow_filter_gradient_remainder(call: Site) -> int:
     """Return the FLOP that is left if the FLOPs of a filter gradient are halved: 1 for an odd
     number, else 0.
     """
-    return _filter_gradient_flops(call) % 2
+    return _tensorflow_filter_gradient_flops(call) % 2
 
 
 # Elementwise operations and reductions: one formula for each kind of operation, and a cause for
@@ -289,13 +309,13 @@ def tensorflow_elementwise_flops(call: Site) -> int:
     )
 
 
-def unary(call: Site) -> int:
+def tensorflow_one_operand_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for an operation of one operand with n elements: n,
     2 n for Rsqrt, 5 n for Softmax, 3 n - 1 for L2Loss.
 
     In the tool: _unary_op_flops, _l2_loss_flops.
     """
-    elements = prod(_input(call, 0))
+    elements = prod(_tensorflow_input_shape(call, 0))
     if call.target == "L2Loss":
         return 3 * elements - 1
     return {"Rsqrt": 2, "Softmax": 5}.get(call.target, 1) * elements
@@ -307,17 +327,20 @@ def tensorflow_reduction_flops(call: Site) -> int:
 
     In the tool: _reduction_op_flops.
     """
-    elements, results = prod(_input(call, 0)), prod(_tensorflow_result_shape(call))
+    elements, results = (
+        prod(_tensorflow_input_shape(call, 0)),
+        prod(_tensorflow_result_shape(call)),
+    )
     return elements if call.target == "Mean" else elements - results
 
 
-def sum_of_many(call: Site) -> int:
+def tensorflow_add_n_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for AddN of k inputs: (k - 1) x elements of the
     first input.
 
     In the tool: _add_n_flops.
     """
-    return (len(call.inputs) - 1) * prod(_input(call, 0)) if call.inputs else 0
+    return (len(call.inputs) - 1) * prod(_tensorflow_input_shape(call, 0)) if call.inputs else 0
 
 
 _UNARY = ("Reciprocal", "Square", "Rsqrt", "Log", "Neg", "AssignSub", "AssignAdd", "L2Loss")
@@ -327,14 +350,14 @@ _BINARY = (
 )  # fmt: skip
 _REDUCTIONS = ("Mean", "Sum", "ArgMax", "ArgMin", "BiasAddGrad")
 KINDS: dict[str, Callable[[Site], int]] = {
-    **dict.fromkeys(_UNARY, unary),
+    **dict.fromkeys(_UNARY, tensorflow_one_operand_flops),
     **dict.fromkeys(_BINARY, tensorflow_elementwise_flops),
     **dict.fromkeys(_REDUCTIONS, tensorflow_reduction_flops),
-    "AddN": sum_of_many,
+    "AddN": tensorflow_add_n_flops,
 }
 
 
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula(
     "n(in) for one operand, n(out) for two, n(in) - n(out) for a reduction; more for a few"
 )
@@ -384,13 +407,13 @@ rules.adds(
 # Biases, softmax, pools and gradients.
 
 
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("n(in), 5 n(in) for Softmax")
 def tensorflow_unary_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for a bias or a softmax: the number of input
     elements, five times that for Softmax.
     """
-    return unary(call)
+    return tensorflow_one_operand_flops(call)
 
 
 for after, words, cause in (
@@ -415,46 +438,48 @@ _POOL = f"{_REGISTRY}: _pool_flops"
 
 @rules.adds("AvgPool", _CHANNELS_LAST, cause="pool.avg", name="average-pool", source=_POOL)
 @rules.adds("MaxPool", _CHANNELS_LAST, cause="pool.max", name="max-pool", source=_POOL)
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("window x n(out)")
-def pooling(call: Site) -> int:
+def tensorflow_pool_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for a pool: window positions x result elements."""
     return prod(_tensorflow_setting_sizes(call, "ksize")) * prod(_tensorflow_result_shape(call))
 
 
-@rules.adds("Dilation2D", cause="pool.max", source=f"{_NN_OPS}: _calc_dilation2d_flops")
-@_zero_if_open
+@rules.adds(
+    "Dilation2D", cause="pool.max", source=f"{_NN_OPS}: _calc_dilation2d_flops", name="dilation"
+)
+@_zero_if_shape_unknown
 @with_formula("2 n(out) x filter height x width")
-def dilation(call: Site) -> int:
+def tensorflow_dilation_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for Dilation2D: 2 x result elements x filter
     positions.
     """
-    _input(call, 0)
-    return 2 * prod(_input(call, 1)[:2]) * prod(_tensorflow_result_shape(call))
+    _tensorflow_input_shape(call, 0)
+    return 2 * prod(_tensorflow_input_shape(call, 1)[:2]) * prod(_tensorflow_result_shape(call))
 
 
 @rules.adds(
     "Conv2DBackpropFilter", _CHANNELS_LAST, _FORWARD, cause="scope.backward", name="gradients"
 )
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("int(2 n(in) n(filter) / (channels x strides))")
 def tensorflow_backward_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for the filter gradient of a convolution."""
-    return _filter_gradient_flops(call)
+    return _tensorflow_filter_gradient_flops(call)
 
 
 @rules.adds(
     ("MaxPoolGrad", "AvgPoolGrad"), _CHANNELS_LAST, cause="scope.backward", name="pool-gradients"
 )
-@_zero_if_open
+@_zero_if_shape_unknown
 @with_formula("(window + 1) n(result); 2 window n(result) for AvgPoolGrad")
-def pool_gradient(call: Site) -> int:
+def tensorflow_pool_gradient_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for the gradient of a pool: (window positions + 1) x
     elements, or 2 x window positions x elements for AvgPoolGrad.
     """
     window = prod(_tensorflow_setting_sizes(call, "ksize"))
     per_element = 2 * window if call.target == "AvgPoolGrad" else window + 1
-    return per_element * prod(_input(call, 1))
+    return per_element * prod(_tensorflow_input_shape(call, 1))
 
 
 # Why contraction work is not seen.

@@ -47,7 +47,7 @@ _FILTERS = (*layers.CONVOLUTIONS, *layers.TRANSPOSED)
 _DROPPED = "attention.padding-skipped"
 
 
-def _edition(edition: str, verified: str) -> Tool:
+def _thop_tool(edition: str, verified: str) -> Tool:
     """Return the description of one thop version as a tool; `verified` is the release with which
     it was checked.
     """
@@ -74,8 +74,8 @@ def _edition(edition: str, verified: str) -> Tool:
     )
 
 
-v0_1_1 = _edition("0.1.1", "0.1.1.post2209072238")
-v0_0_31 = _edition("0.0.31", "0.0.31.post2005241907")
+v0_1_1 = _thop_tool("0.1.1", "0.1.1.post2209072238")
+v0_0_31 = _thop_tool("0.0.31", "0.0.31.post2005241907")
 
 # A module is hooked once along each chain of parents, and the tree is summed along each of them
 # (`model.apply(add_hooks)`, `dfs_count`). 0.0.31 forgets what the rule of the root itself counts.
@@ -108,10 +108,10 @@ def _thop_kernel_positions(call: Site) -> int:
 
 
 @new.contraction(layers.TRANSPOSED, cause="conv.transpose-output-size", name="transposed")
-@new.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis")
+@new.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis", name="convolution")
 @new.contraction(_FILTERS, under(VMAP), cause="function.vmap", name="convolution.vmapped")
 @with_formula("n(y) x (x.shape[1] // groups) x K: the second axis is used as the channels")
-def convolution(call: Site) -> int:
+def thop_convolution_macs(call: Site) -> int:
     """Return the MACs that thop counts for a convolution, transposed or not: result elements x
     (second input axis // groups) x kernel positions.
 
@@ -128,7 +128,7 @@ def convolution(call: Site) -> int:
 @old.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis", name="convolution")
 @old.contraction(_FILTERS, under(VMAP), cause="function.vmap", name="convolution.vmapped")
 @with_formula("n(y) x (in_channels // groups) x K")
-def convolution_by_module(call: Site) -> int:
+def thop_0_0_31_convolution_macs(call: Site) -> int:
     """Return the MACs that thop 0.0.31 counts for a convolution, transposed or not: result
     elements x input channels per group x kernel positions.
 
@@ -146,7 +146,7 @@ old.adds(_FILTERS, has("bias"), cause="bias.conv", name="convolution.bias")(outp
 
 @both.contraction(layers.LINEAR, padding_dropped(), cause=_DROPPED, name="linear.nested")
 @with_formula("in_features x n(y), y without what a padding mask covers")
-def linear_of_nested(call: Site) -> int:
+def thop_nested_linear_macs(call: Site) -> int:
     """Return the MACs that thop counts for a linear layer on a nested tensor: input features x
     result elements without padding.
 
@@ -156,10 +156,10 @@ def linear_of_nested(call: Site) -> int:
     return call.number("in_features") * call.valid_positions * width
 
 
-@both.contraction(layers.LINEAR, cause="matmul.leading-dims-lost")
+@both.contraction(layers.LINEAR, cause="matmul.leading-dims-lost", name="linear")
 @both.contraction(layers.LINEAR, under(VMAP), cause="function.vmap", name="linear.vmapped")
 @with_formula("in_features x n(y)")
-def linear(call: Site) -> int:
+def thop_linear_macs(call: Site) -> int:
     """Return the MACs that thop counts for a linear layer: input features x result elements.
 
     basic_hooks.py: count_linear.
@@ -199,7 +199,7 @@ def _thop_sample_steps(call: Site) -> int:
     return call.shape("0.1")[0] * (state.shape or ())[-2]
 
 
-def _input_sizes(call: Site) -> list[int]:
+def _thop_layer_input_widths(call: Site) -> list[int]:
     """Return the input width of a recurrent layer for each of its layers and directions, in this
     order.
     """
@@ -208,44 +208,44 @@ def _input_sizes(call: Site) -> list[int]:
     return [size for size in (call.number("input_size"), *deeper) for _ in range(sides)]
 
 
-@both.contraction(layers.RECURRENT, cause="rnn.fused", source=_RNN)
+@both.contraction(layers.RECURRENT, cause="rnn.fused", source=_RNN, name="recurrent")
 @with_formula("sample-steps x the sum over layers, directions of g H (I + H)")
-def recurrent(call: Site) -> int:
+def thop_recurrent_macs(call: Site) -> int:
     """Return the MACs that thop counts for a recurrent layer: batch size x steps x the sum over
     layers and directions of g H (I + H), for g gates, H units and input width I.
 
     rnn_hooks.py: count_lstm.
     """
     hidden = call.number("hidden_size")
-    products = sum(hidden * (size + hidden) for size in _input_sizes(call))
+    products = sum(hidden * (size + hidden) for size in _thop_layer_input_widths(call))
     return _thop_sample_steps(call) * _thop_gate_count(call) * products
 
 
 @both.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates", source=_RNN)
 @with_formula("sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7H, LSTM 8H")
-def thop_gate_adds(call: Site) -> int:
+def thop_gate_operations(call: Site) -> int:
     """Return the elementwise operations that thop counts for a recurrent layer: batch size x steps
     x directions x layers x H (RNN), 7 H (GRU) or 8 H (LSTM) for H units.
     """
     terms = _ELEMENTWISE[_thop_cell_kind(call)] * call.number("hidden_size")
-    return _thop_sample_steps(call) * len(_input_sizes(call)) * terms
+    return _thop_sample_steps(call) * len(_thop_layer_input_widths(call)) * terms
 
 
 @both.adds(
     layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN
 )
 @with_formula("sample-steps x directions x layers x 2 g H")
-def thop_recurrent_bias(call: Site) -> int:
+def thop_recurrent_bias_adds(call: Site) -> int:
     """Return the additions that thop counts for the biases of a recurrent layer: batch size x
     steps x directions x layers x 2 g H, for g gates and H units.
     """
     biases = 2 * _thop_gate_count(call) * call.number("hidden_size")
-    return _thop_sample_steps(call) * len(_input_sizes(call)) * biases
+    return _thop_sample_steps(call) * len(_thop_layer_input_widths(call)) * biases
 
 
-@both.contraction(layers.CELLS, cause="rnn.fused", source=_RNN)
+@both.contraction(layers.CELLS, cause="rnn.fused", source=_RNN, name="cell")
 @with_formula("B x g H (I + H)")
-def cell(call: Site) -> int:
+def thop_cell_macs(call: Site) -> int:
     """Return the MACs that thop counts for a recurrent cell: batch size x g H (I + H), for g
     gates, H units and input width I.
 
@@ -259,7 +259,7 @@ def cell(call: Site) -> int:
 
 @both.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates", source=_RNN)
 @with_formula("B x the elementwise terms of a cell: RNN H, GRU 7H, LSTM 8H")
-def cell_gates(call: Site) -> int:
+def thop_cell_gate_operations(call: Site) -> int:
     """Return the elementwise operations that thop counts for a recurrent cell: batch size x H
     (RNN), 7 H (GRU) or 8 H (LSTM) for H units.
     """
@@ -268,7 +268,7 @@ def cell_gates(call: Site) -> int:
 
 @both.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
 @with_formula("B x 2 g H")
-def cell_bias(call: Site) -> int:
+def thop_cell_bias_adds(call: Site) -> int:
     """Return the additions that thop counts for the biases of a recurrent cell: batch size x 2 g
     H, for g gates and H units.
     """
@@ -305,9 +305,9 @@ new.adds(f"{_NN}.activation.PReLU", cause=_PIECEWISE, name="prelu")(input_elemen
 old.adds(f"{_NN}.activation.LeakyReLU", cause=_PIECEWISE, name="leaky_relu")(input_elements)
 
 
-@new.adds(f"{_NN}.activation.Softmax", cause="softmax")
+@new.adds(f"{_NN}.activation.Softmax", cause="softmax", name="softmax")
 @with_formula("rows x (3 f - 1), f the features of the axis")
-def softmax(call: Site) -> int:
+def thop_softmax_operations(call: Site) -> int:
     """Return the operations that thop counts for nn.Softmax: rows x (3 f - 1), for f elements in a
     row.
 
@@ -323,7 +323,7 @@ both.adds(layers.AVERAGE_POOLS, cause="pool.avg", name="average")(output_element
 
 @new.adds(layers.ADAPTIVE_POOLS, cause="pool.adaptive", name="adaptive")
 @with_formula("int((prod(in / out) + 1) x n(y)), in float64")
-def adaptive_average(call: Site) -> int:
+def thop_adaptive_average_operations(call: Site) -> int:
     """Return the operations that thop counts for an adaptive average pool: (product of input size
     / result size + 1) x result elements, as an integer.
 
@@ -338,7 +338,7 @@ def adaptive_average(call: Site) -> int:
 
 @old.adds(layers.ADAPTIVE_POOLS, cause="pool.adaptive", name="adaptive")
 @with_formula("(prod(in // output_size) + 1) x n(y)")
-def adaptive_average_floored(call: Site) -> int:
+def thop_0_0_31_adaptive_average_operations(call: Site) -> int:
     """Return the operations that thop 0.0.31 counts for an adaptive average pool: (product of
     input size // output_size + 1) x result elements.
 

@@ -40,7 +40,7 @@ dispatched = tool.rules("dispatch", source=_SOURCE)
 
 
 @with_formula("n(A) x B.shape[-1]")
-def product(call: Site) -> int:
+def flop_counter_product_macs(call: Site) -> int:
     """Return the MACs that the tool counts for mm and bmm: number of elements of the first operand
     x last axis of the second.
 
@@ -60,7 +60,7 @@ def flop_counter_addmm_macs(call: Site) -> int:
 
 
 @with_formula("x.shape[0] x n(w) x prod(y.shape[2:]), x instead of y when transposed")
-def convolution(call: Site) -> int:
+def flop_counter_convolution_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a convolution: batch size x number of weight
     elements x output positions (input positions if it is transposed).
 
@@ -98,7 +98,7 @@ for name, cause, kernels in (
 # The branches of a condition have a cause of their own: the recording of what is dispatched adds
 # them, as the tool does. So have products of complex numbers, which count like those of real ones.
 for name, formula, function, operators in (
-    ("product", product, "mm_flop, bmm_flop", ("aten.mm.*", "aten.bmm.*")),
+    ("product", flop_counter_product_macs, "mm_flop, bmm_flop", ("aten.mm.*", "aten.bmm.*")),
     (
         "added",
         flop_counter_addmm_macs,
@@ -120,8 +120,12 @@ for name, formula, function, operators in (
         )(formula)
 
 dispatched.contraction(
-    "aten.convolution.*", "aten._convolution.*", cause=_SAME, source=f"{_SOURCE}: conv_flop"
-)(convolution)
+    "aten.convolution.*",
+    "aten._convolution.*",
+    cause=_SAME,
+    name="convolution",
+    source=f"{_SOURCE}: conv_flop",
+)(flop_counter_convolution_macs)
 
 
 # A training step: `output_mask` says which operands of a convolution have a gradient.
@@ -130,7 +134,7 @@ dispatched.contraction(
 @with_formula(
     "B x n(w) x prod(dy.shape[2:]) for dx, and x.shape[1] x n(dy) x prod(w.shape[2:]) for dw"
 )
-def convolution_backward(call: Site) -> int:
+def flop_counter_convolution_backward_macs(call: Site) -> int:
     """Return the MACs that the tool counts for the backward pass of a convolution: those of the
     input gradient plus those of the weight gradient, each only if it is computed.
 
@@ -157,7 +161,7 @@ for suffix, cause, conditions in (
         cause=cause,
         name=f"convolution-backward{suffix}",
         source=f"{_SOURCE}: conv_backward_flop",
-    )(convolution_backward)
+    )(flop_counter_convolution_backward_macs)
 
 tool.rules("operator", source=_SOURCE).misses(
     "scores-again", f"{SCORES}*", cause="backward.attention-recomputed"

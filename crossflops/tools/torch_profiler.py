@@ -78,7 +78,7 @@ def profiler_convolution_macs(call: Site) -> int:
     name="conv2d.body",
     formula="N Ho Wo Kh Kw Ci Co / g; 0 if padding is a text",
 )
-def convolution_in_body(call: Site) -> int:
+def profiler_custom_operator_convolution_macs(call: Site) -> int:
     """Return the MACs that torch.profiler counts for conv2d in the body of a custom operator; 0 if
     its padding is a text such as "same".
     """
@@ -123,7 +123,7 @@ def _profiler_window_macs(
     return product // groups if isinstance(groups, int) else product
 
 
-def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _product_factor_shapes(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the shapes of the two factors of a matrix product; for addmm and baddbmm these are
     the second and third operands.
     """
@@ -136,7 +136,7 @@ def profiler_product_macs(call: Site) -> int:
     """Return the MACs that torch.profiler counts for mm and addmm: rows of the first factor x
     elements of the second.
     """
-    first, second = _factors(call)
+    first, second = _product_factor_shapes(call)
     return prod(first[:-1]) * prod(second)
 
 
@@ -145,7 +145,7 @@ def profiler_batch_product_macs(call: Site) -> int:
     """Return the MACs that torch.profiler counts for bmm and baddbmm: rows of one matrix of the
     first factor x all elements of the second.
     """
-    first, second = _factors(call)
+    first, second = _product_factor_shapes(call)
     return prod(first[1:-1]) * prod(second)
 
 
@@ -179,7 +179,7 @@ for name, formula in (
 @begun.adds("aten::mul", cause="elementwise.add-function", name="mul")
 @begun.adds("aten::add", cause="elementwise.add-function", name="add")
 @with_formula("n(x), x the first operand, for any shape of the result")
-def first_elements(call: Site) -> int:
+def profiler_elementwise_operations(call: Site) -> int:
     """Return the operations that torch.profiler counts for mul and add: the number of elements of
     the first operand.
     """

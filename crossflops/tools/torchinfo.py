@@ -10,6 +10,7 @@ of parameters and one shape, that of the module's result. Sources: torchinfo/lay
 
 from collections.abc import Iterator
 from math import prod
+from typing import NamedTuple
 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import (
@@ -29,10 +30,10 @@ from crossflops.rules.conditions import (
     Site,
     by_forward,
     called,
-    fits,
     has,
     kind_of,
     leaf,
+    matches_any_pattern,
     padding_dropped,
     registered,
     through,
@@ -80,11 +81,18 @@ _CONTAINERS = {
 # Which parameters are counted: as many as the lines of the summary show.
 
 _SCRIPTED = "torch.jit._script.ScriptModule"
-_Line = tuple[int, int, bool]  # a module, its depth, and whether it stands further up as well
+
+
+class _SummaryLine(NamedTuple):
+    """A line of torchinfo's summary: a module, its depth, and whether it has an earlier line."""
+
+    module: int
+    depth: int
+    is_repeated: bool
 
 
 @with_formula("weights that layers share, again for each of these layers")
-def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
+def parameter_count_differences(trace: Trace) -> dict[str, int]:
     """Return the parameters that torchinfo counts more than once, and those that it leaves out
     because they are pruned, as {cause: number, negative if left out}.
 
@@ -105,7 +113,9 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
         provided[index] = sizes[module]
         if trace.modules[module].children:
             below = _lines_beneath_module(lines, index)
-            provided[index] -= sum(provided[other] for other in below if not lines[other][2])
+            provided[index] -= sum(
+                provided[other] for other in below if not lines[other].is_repeated
+            )
         total += 0 if again else max(provided[index], 0)
     stored = subtree_parameters(0, trace.modules)
     masked = sum(
@@ -119,33 +129,32 @@ def _torchinfo_parameter_elements(parameter: Parameter) -> int:
     return parameter.numel if parameter.kept is None else parameter.kept
 
 
-def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
+def _lines_beneath_module(lines: list[_SummaryLine], index: int) -> Iterator[int]:
     """Yield the positions of the lines below the line at `index` in torchinfo's summary that
     belong to its module.
     """
     for below in range(index + 1, len(lines)):
-        if lines[below][1] <= lines[index][1]:
+        if lines[below].depth <= lines[index].depth:
             return
         yield below
 
 
-def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
-    """Return the lines of torchinfo's summary as (module index, depth, whether the module has an
-    earlier line).
+def _torchinfo_summary_lines(trace: Trace) -> list[_SummaryLine]:
+    """Return the lines of torchinfo's summary.
 
     A container that is inserted twice is marked at both.
 
     Its lines are one object (`add_missing_container_layers`), unlike those of calls.
     """
-    lines = list(_torchinfo_call_lines(trace))
+    lines = list(_lines_and_whether_inserted(trace))
     twice = {module for (module, _, again), inserted in lines if inserted and again}
     return [
-        (module, depth, again or (inserted and module in twice))
+        _SummaryLine(module, depth, again or (inserted and module in twice))
         for (module, depth, again), inserted in lines
     ]
 
 
-def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
+def _lines_and_whether_inserted(trace: Trace) -> Iterator[tuple[_SummaryLine, bool]]:
     """Yield each line of torchinfo's summary in the order of calls, and whether the line is a
     container that torchinfo adds after the run.
 
@@ -164,10 +173,10 @@ def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
         chain = chains[module]
         for depth, container in enumerate(chain[1:], start=1):
             if current.get(depth) != container:
-                yield (container, depth, container in listed), True
+                yield _SummaryLine(container, depth, container in listed), True
                 listed.add(container)
                 current[depth] = container
-        yield (module, len(chain), module in begun), False
+        yield _SummaryLine(module, len(chain), module in begun), False
         begun.add(module)
         current = {d: other for d, other in current.items() if d < len(chain)}
         current[len(chain)] = module
@@ -199,7 +208,7 @@ tool = Tool(
     counts_dead_work=True,
     source=_MACS,
     parameters=Parameters(
-        extra=leaves_and_leftovers, reference=f"{_SUM}; {_LAYER}: leftover_params"
+        extra=parameter_count_differences, reference=f"{_SUM}; {_LAYER}: leftover_params"
     ),
 )
 # Hooks see `__call__`, and a shared module has one of them.
@@ -217,7 +226,7 @@ unseen = tool.rules("operator", source=_MACS)
 # What a line of the summary counts for the parameters of its layer.
 
 
-def _torchinfo_named_amounts(call: Site) -> Iterator[tuple[str, int]]:
+def _torchinfo_multiply_adds_by_parameter(call: Site) -> Iterator[tuple[str, int]]:
     """Yield the name and the multiply-adds that torchinfo counts for each parameter of a
     module.
     """
@@ -269,8 +278,9 @@ def _top_level_name(spec: TensorSpec) -> str:
     cause="op.unregistered-zero",
     times=ONCE,
     formula="a result that is not a tensor, a sequence or a mapping",
+    name="readable",
 )
-def readable(call: Site) -> int:
+def reject_unreadable_result(call: Site) -> int:
     """Return 0, or raise TypeError for a module result that is neither a tensor, a sequence nor a
     mapping, because torchinfo fails on it.
 
@@ -282,7 +292,7 @@ def readable(call: Site) -> int:
     size = call.module.settings.get("kernel_size", 0)
     if size is None or isinstance(size, float):
         raise TypeError(f"kernel_size of {call.key} is {size!r}")
-    list(_torchinfo_named_amounts(call))  # it raises without an axis
+    list(_torchinfo_multiply_adds_by_parameter(call))  # it raises without an axis
     return 0
 
 
@@ -313,43 +323,51 @@ hooked.refuses("nested", called(), padding_dropped(), cause="op.unregistered-zer
 # Layers whose weights are their work, and their biases, which are told apart.
 
 
-def class_named(*patterns: str) -> Condition:
+def class_name_condition(*patterns: str) -> Condition:
     """Return a condition that holds for modules whose class name, without its package, fits one of
     the patterns.
     """
     return Condition(
-        "of a class named", lambda site: fits(site.module.class_name, patterns), patterns
+        "of a class named",
+        lambda site: matches_any_pattern(site.module.class_name, patterns),
+        patterns,
     )
 
 
 @with_formula("n(weights) N S_out for a convolution, n(weights) N T for an RNN, else n(weights) N")
-def torchinfo_weight_amount(call: Site) -> int:
+def torchinfo_weight_multiply_adds(call: Site) -> int:
     """Return the multiply-adds that torchinfo counts for the weights of a module: their elements x
     batch size x output positions (convolution) or steps (RNN).
 
     Where the name of a parameter only contains "weight", its factor is the product of the first
     two axes of the result.
     """
-    return sum(amount for name, amount in _torchinfo_named_amounts(call) if "weight" in name)
+    return sum(
+        amount for name, amount in _torchinfo_multiply_adds_by_parameter(call) if "weight" in name
+    )
 
 
 @with_formula("n(biases) N S_out for a convolution, n(biases) N T for an RNN, else n(biases) N")
-def torchinfo_bias_amount(call: Site) -> int:
+def torchinfo_bias_multiply_adds(call: Site) -> int:
     """Return the multiply-adds that torchinfo counts for the biases of a module: their elements x
     batch size x output positions (convolution) or steps (RNN).
     """
-    return sum(amount for name, amount in _torchinfo_named_amounts(call) if "weight" not in name)
+    return sum(
+        amount
+        for name, amount in _torchinfo_multiply_adds_by_parameter(call)
+        if "weight" not in name
+    )
 
 
 @with_formula("n(parameters) N S_out for a convolution, else n(parameters) N")
-def torchinfo_parameter_amount(call: Site) -> int:
+def torchinfo_parameter_multiply_adds(call: Site) -> int:
     """Return the multiply-adds that torchinfo counts for all parameters of a module: their
     elements x batch size x output positions (convolution).
     """
-    return sum(amount for _, amount in _torchinfo_named_amounts(call))
+    return sum(amount for _, amount in _torchinfo_multiply_adds_by_parameter(call))
 
 
-_CONV, _FILTERS = class_named("*Conv*"), kind_of(*layers.CONVOLUTIONS, *layers.TRANSPOSED)
+_CONV, _FILTERS = class_name_condition("*Conv*"), kind_of(*layers.CONVOLUTIONS, *layers.TRANSPOSED)
 _LINEAR = kind_of(*layers.LINEAR)
 for name, cause, conditions in (
     ("transposed", "conv.transpose-output-size", (kind_of(*layers.TRANSPOSED), _CONV)),
@@ -359,13 +377,13 @@ for name, cause, conditions in (
     ("recurrent", "rnn.fused", (kind_of(*layers.RECURRENT),)),
     ("cell", "rnn.fused", (kind_of(*layers.CELLS),)),
 ):
-    leaves.contraction(*conditions, cause=cause, name=name)(torchinfo_weight_amount)
+    leaves.contraction(*conditions, cause=cause, name=name)(torchinfo_weight_multiply_adds)
 for cause, condition in (
     ("bias.conv", _FILTERS),
     ("bias.linear", _LINEAR),
     ("bias.rnn", kind_of(*layers.RECURRENT, *layers.CELLS)),
 ):
-    leaves.adds(condition, cause=cause, name=cause)(torchinfo_bias_amount)
+    leaves.adds(condition, cause=cause, name=cause)(torchinfo_bias_multiply_adds)
 
 # Layers whose parameters are no work, or not all of it.
 
@@ -374,9 +392,9 @@ _BY_NAME, _ODD = "conv.by-class-name", "module.parameter-elements"
 for name, cause, conditions in (
     ("batch_norm", "norm.batch", (kind_of(f"{_NN}.batchnorm._BatchNorm"),)),
     ("instance_norm", "norm.instance", (kind_of(f"{_NN}.instancenorm._InstanceNorm"),)),
-    ("layer_norm", "norm.layer", (class_named("*LayerNorm*"),)),
-    ("group_norm", "norm.group", (class_named("*GroupNorm*"),)),
-    ("rms_norm", "norm.rms", (class_named("*RMSNorm*"),)),
+    ("layer_norm", "norm.layer", (class_name_condition("*LayerNorm*"),)),
+    ("group_norm", "norm.group", (class_name_condition("*GroupNorm*"),)),
+    ("rms_norm", "norm.rms", (class_name_condition("*RMSNorm*"),)),
     ("embedding", "embedding.lookup", (kind_of(*_EMBEDDINGS),)),
     ("prelu", "act.piecewise-other", (kind_of(f"{_NN}.activation.PReLU"),)),
     ("conv.weight", _BY_NAME, (_CONV, has("*weight*"))),
@@ -384,7 +402,7 @@ for name, cause, conditions in (
     ("conv.bias", _BY_NAME, (_CONV, has("*bias*"))),
     ("other.bias", _ODD, (has("*bias*"),)),
 ):
-    leaves.contraction(*conditions, cause=cause, name=name)(torchinfo_parameter_amount)
+    leaves.contraction(*conditions, cause=cause, name=name)(torchinfo_parameter_multiply_adds)
 
 # Why contraction work is not seen, the most particular reason first.
 

@@ -10,7 +10,6 @@ torchprofile/profile.py (`profile_macs`), torchprofile/trace.py and torchprofile
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from crossflops.rules.conditions import Site, has, recorded_as, setting
 from crossflops.rules.rule import About, Formula, Tool, with_formula
@@ -56,19 +55,15 @@ for name, about, source in (
 # Contractions; tensors are named as in the schema of the operator, results by place.
 
 
-def _handler(
-    *about: About, cause: str = "graph.export-decomposition", **more: Any
+def _handler_rule(
+    handler: str, *about: About, cause: str = "graph.export-decomposition", name: str = ""
 ) -> Callable[[Formula], Formula]:
-    """Return a decorator that declares a function as the MACs of these operators; the tool's
-    handler has the name of the function.
+    """Return a decorator that declares a function as the MACs of these operators, in the rule
+    `name`; the tool computes them in its function `handler`.
     """
-
-    def declare(formula: Formula) -> Formula:
-        """Declare the function as a rule for contractions of the traced graph, and return it."""
-        source = f"{_HANDLERS}: _{formula.__name__}"
-        return traced.contraction(*about, cause=cause, source=source, **more)(formula)
-
-    return declare
+    source = f"{_HANDLERS}: {handler}"
+    rule_name = name or handler.removeprefix("_")
+    return traced.contraction(*about, cause=cause, source=source, name=rule_name)
 
 
 def _torchprofile_result_shape(call: Site, index: int = 0) -> tuple[int, ...]:
@@ -80,14 +75,16 @@ def _torchprofile_result_shape(call: Site, index: int = 0) -> tuple[int, ...]:
     return shape
 
 
-@_handler("aten::_convolution")
-@_handler(
+@_handler_rule("_convolution", "aten::_convolution")
+@_handler_rule(
+    "_convolution",
     "aten::_convolution",
     setting(transposed=True),
     cause="conv.transpose-groups",
     name="convolution.transposed-groups",
 )
-@_handler(
+@_handler_rule(
+    "_convolution",
     "aten::_convolution",
     setting(transposed=True, groups=1),
     cause="conv.transpose-output-size",
@@ -96,7 +93,7 @@ def _torchprofile_result_shape(call: Site, index: int = 0) -> tuple[int, ...]:
 @with_formula(
     "n(y) x the weight's input channels x prod(k), the output's size even when transposed"
 )
-def convolution(call: Site) -> int:
+def torchprofile_convolution_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for a convolution: result elements x input channels
     of the weight x kernel positions, also if it is transposed.
 
@@ -108,9 +105,9 @@ def convolution(call: Site) -> int:
     return prod(out) * channels * prod(weight[2:])
 
 
-@_handler("aten::linear", "aten::matmul")
+@_handler_rule("_matmul", "aten::linear", "aten::matmul")
 @with_formula("n(y) K, K the contracted axis, broadcast or not; linear layers too")
-def matmul(call: Site) -> int:
+def torchprofile_matmul_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for a matrix product or a linear layer: result
     elements x size of the summed axis.
     """
@@ -127,9 +124,9 @@ def matmul(call: Site) -> int:
     return prod(batch) * n * m * p
 
 
-@_handler("aten::addmm")
+@_handler_rule("_addmm", "aten::addmm")
 @with_formula("n x m x p of [n, m] and [m, p], the second and the third operand")
-def addmm(call: Site) -> int:
+def torchprofile_addmm_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for addmm: n x m x p for the product of an [n, m]
     and an [m, p] matrix.
     """
@@ -138,17 +135,17 @@ def addmm(call: Site) -> int:
     return n * m * p
 
 
-@_handler("aten::addmv")
+@_handler_rule("_addmv", "aten::addmv")
 @with_formula("n x m of the matrix")
-def addmv(call: Site) -> int:
+def torchprofile_addmv_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for addmv: the number of elements of the matrix."""
     n, m = call.shape("mat")
     return n * m
 
 
-@_handler("aten::bmm")
+@_handler_rule("_bmm", "aten::bmm")
 @with_formula("b x n x m x p of [b, n, m] and [b, m, p]")
-def bmm(call: Site) -> int:
+def torchprofile_bmm_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for bmm: b x n x m x p for the product of [b, n, m]
     and [b, m, p].
     """
@@ -157,9 +154,9 @@ def bmm(call: Site) -> int:
     return b * n * m * p
 
 
-@_handler("aten::baddbmm")
+@_handler_rule("_baddbmm", "aten::baddbmm")
 @with_formula("b x n x m x p; what is added must have all three axes of the result")
-def baddbmm(call: Site) -> int:
+def torchprofile_baddbmm_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for baddbmm: b x n x m x p for the product of [b,
     n, m] and [b, m, p].
     """
@@ -171,7 +168,9 @@ def baddbmm(call: Site) -> int:
     return b * n * m * p
 
 
-@_handler("aten::scaled_dot_product_attention", name="attention")
+@_handler_rule(
+    "_scaled_dot_product_attention", "aten::scaled_dot_product_attention", name="attention"
+)
 @with_formula("B x heads x Sq x Skv x (D + Dv), as many heads of keys as of queries")
 def torchprofile_attention_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for an attention: batch size x heads x queries x
@@ -187,9 +186,9 @@ def torchprofile_attention_macs(call: Site) -> int:
     return query[0] * heads * query[-2] * key[-2] * (query[-1] + value[-1])
 
 
-@_handler("aten::einsum", cause="einsum.path-estimate")
+@_handler_rule("_einsum", "aten::einsum", cause="einsum.path-estimate")
 @with_formula('prod(extents of all labels), for any number of operands; 0 with "..."')
-def einsum(call: Site) -> int:
+def torchprofile_einsum_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for an einsum: the product of the sizes of all
     labels, or 0 for an equation with "...".
 
@@ -207,9 +206,9 @@ def einsum(call: Site) -> int:
     return prod(extents.values())
 
 
-@_handler("aten::lstm")
+@_handler_rule("_lstm", "aten::lstm")
 @with_formula("steps x batch x directions x 4 H (I + H), I the width below each layer")
-def lstm(call: Site) -> int:
+def torchprofile_lstm_macs(call: Site) -> int:
     """Return the MACs that torchprofile counts for an LSTM: steps x batch size x directions x the
     sum over layers of 4 H (I + H), for H units and input width I.
     """
@@ -226,7 +225,7 @@ def lstm(call: Site) -> int:
 _PRODUCTS = ("aten::mul", "aten::mul_")
 
 
-def _is_extent(call: Site) -> bool:
+def _has_integer_scalar_result(call: Site) -> bool:
     """Return whether the first result of a call is an integer without axes, such as the size of a
     tensor.
     """
@@ -236,13 +235,13 @@ def _is_extent(call: Site) -> bool:
 
 @traced.adds(_PRODUCTS, cause="elementwise.add-function", name="mul")
 @with_formula("n(y) for a multiplication of tensors")
-def torchprofile_product_elements(call: Site) -> int:
+def torchprofile_tensor_product_operations(call: Site) -> int:
     """Return the MACs that torchprofile counts for a product of tensors: the number of result
     elements, or 0 if the result is an integer without axes.
 
     handlers.py: _mul.
     """
-    return 0 if _is_extent(call) else prod(_torchprofile_result_shape(call))
+    return 0 if _has_integer_scalar_result(call) else prod(_torchprofile_result_shape(call))
 
 
 @traced.adds(
@@ -251,13 +250,13 @@ def torchprofile_product_elements(call: Site) -> int:
     name="shape-arithmetic",
     formula="1 for a product of integers that the tracer keeps as a scalar tensor",
 )
-def torchprofile_extent_product(call: Site) -> int:
+def torchprofile_integer_product_operations(call: Site) -> int:
     """Return 1 for a product of integers that the trace keeps as a tensor without axes, such as
     sizes, else 0.
 
     handlers.py: _mul.
     """
-    return int(_is_extent(call))
+    return int(_has_integer_scalar_result(call))
 
 
 @with_formula("n(y), y the first result")

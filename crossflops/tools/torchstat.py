@@ -36,7 +36,7 @@ _EXPORT, _TRAFFIC = "graph.export-decomposition", "memory.layer-traffic"
 _FIRST, _FAILS = "unit.first-add-omitted", "op.unregistered-zero"
 
 
-def _any_of(*kinds: Condition) -> Condition:
+def _any_class_condition(*kinds: Condition) -> Condition:
     """Return a condition that holds for modules of all classes that at least one of the given
     conditions names.
     """
@@ -52,11 +52,11 @@ _RELU = kind_of(f"{NN}.activation.ReLU", f"{NN}.activation.ReLU6")
 _PRELU = kind_of(f"{NN}.activation.PReLU")
 _ELU = kind_of(f"{NN}.activation.ELU", f"{NN}.activation.LeakyReLU")
 _SOFTMAX, _UPSAMPLE = kind_of(f"{NN}.activation.Softmax"), kind_of(f"{NN}.upsampling.Upsample")
-_CONTRACTING = _any_of(_CONV, _TRANSPOSED, _LINEAR, _BILINEAR)
-_KNOWN = _any_of(
+_CONTRACTING = _any_class_condition(_CONV, _TRANSPOSED, _LINEAR, _BILINEAR)
+_KNOWN = _any_class_condition(
     _CONTRACTING, _BATCH_NORM, _MAX, _AVERAGE, _RELU, _PRELU, _ELU, _SOFTMAX, _UPSAMPLE
 )
-_BY_ELEMENT = _any_of(_RELU, _ELU, _PRELU)
+_BY_ELEMENT = _any_class_condition(_RELU, _ELU, _PRELU)
 _OF_IMAGES = {"Conv2d", "ConvTranspose2d", "BatchNorm2d", "MaxPool2d", "AvgPool2d"}
 
 
@@ -70,7 +70,7 @@ def last_call_condition(expected: bool = True) -> Condition:
         if `expected` is false.
         """
         owner = next((call for call in site.around if call.level == "module"), site.call)
-        return (owner.key in site.trace.last_calls) == expected
+        return (owner.key in site.trace.last_call_keys) == expected
 
     return Condition("only its last call" if expected else "all calls except the last", holds)
 
@@ -111,14 +111,18 @@ def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
     """
     indices = _torchstat_class_positions(modules)
 
-    def place(name: str) -> int:
+    def class_position(name: str) -> int:
         """Return the position of a class in torchstat's list of classes, the length of the list if
         it is not in there.
         """
         return indices.get(name, len(indices))
 
     return {
-        module.id: int(any(place(base) < place(module.bases[0]) for base in module.bases[1:]))
+        module.id: int(
+            any(
+                class_position(base) < class_position(module.bases[0]) for base in module.bases[1:]
+            )
+        )
         for module in modules
     }
 
@@ -136,7 +140,7 @@ failures = Rules("module", source=f"{_HOOK}: ModelHook._sub_module_call_hook")
     source="torchstat/statistics.py: ModelStat",
     formula="the input is not one float32 image (1, C, H, W)",
 )
-def image(call: Site) -> int:
+def reject_other_than_one_image(call: Site) -> int:
     """Return 0, or raise LookupError unless the model has one float32 image of shape (1, C, H, W)
     as its input.
     """
@@ -154,7 +158,7 @@ def image(call: Site) -> int:
     times=_WRAPPED,
     formula="not exactly one positional input tensor and one output",
 )
-def one_tensor(call: Site) -> int:
+def reject_other_than_one_tensor(call: Site) -> int:
     """Return 0, or raise LookupError unless the module has a tensor as its first positional input,
     and one result.
     """
@@ -172,7 +176,7 @@ def one_tensor(call: Site) -> int:
     source=f"{_FLOPS}, {_MADD}, {_MEMORY}: assert",
     formula="an assertion of the rule of the layer does not hold",
 )
-def arguments(call: Site) -> int:
+def reject_unsupported_arguments(call: Site) -> int:
     """Return 0, or raise LookupError if an assertion in torchstat's rule for this layer fails."""
     first, second = call.shape("0"), call.input("1")
     bases = {name.rpartition(".")[2] for name in call.module.bases}
@@ -198,7 +202,7 @@ def arguments(call: Site) -> int:
     times=Times(torchstat_base_wrapper_counts),
     formula="the wrapper of a class calls itself",
 )
-def recursion(call: Site) -> int:
+def reject_endless_wrapper(call: Site) -> int:
     """Raise LookupError, because torchstat's wrapper of this class calls itself without end.
 
     model_hook.py: wrap_call.
@@ -263,13 +267,13 @@ def _torchstat_window_positions(call: Site) -> int:
 
 
 @with_formula("n(x) / N")
-def input_sample(call: Site) -> int:
+def input_elements_per_example(call: Site) -> int:
     """Return the number of input elements of one example."""
     return prod(call.shape("0")[1:])
 
 
 @with_formula("n(y) / N")
-def output_sample(call: Site) -> int:
+def output_elements_per_example(call: Site) -> int:
     """Return the number of result elements of one example."""
     return prod(_torchstat_result_shape(call)[1:])
 
@@ -277,9 +281,9 @@ def output_sample(call: Site) -> int:
 # Convolutions and products.
 
 
-@flops.contraction(_CONV, cause=_EXPORT)
+@flops.contraction(_CONV, cause=_EXPORT, name="conv2d")
 @with_formula("N Ho Wo x kh kw x C x (Co // groups)")
-def conv2d(call: Site) -> int:
+def torchstat_convolution_macs(call: Site) -> int:
     """Return the MACs that the column Flops has for a convolution: batch size x output positions x
     kernel positions x input channels x (output channels // groups).
     """
@@ -289,12 +293,12 @@ def conv2d(call: Site) -> int:
     return window * batch * height * width
 
 
-def _torchstat_filter_taps(call: Site) -> int:
+def _torchstat_macs_per_output_element(call: Site) -> int:
     """Return kernel positions x input channels per group of a convolution."""
     return _torchstat_window_positions(call) * (call.shape("0")[1] // call.number("groups"))
 
 
-def _output_elements_of_groups(call: Site, indices: tuple[int, ...]) -> int:
+def _torchstat_elements_of_whole_groups(call: Site, indices: tuple[int, ...]) -> int:
     """Return the product of `indices` (sizes of axes) x output channels, with the channels rounded
     down to a multiple of the groups.
     """
@@ -304,42 +308,42 @@ def _output_elements_of_groups(call: Site, indices: tuple[int, ...]) -> int:
 
 @madd.contraction(_CONV, cause=_EXPORT, name="conv2d")
 @with_formula("Ho Wo x Co x kh kw x (C // groups)")
-def conv2d_sample(call: Site) -> int:
+def torchstat_convolution_macs_per_example(call: Site) -> int:
     """Return the MACs in the column MAdd for a convolution of one example: output positions x
     output channels x kernel positions x input channels per group.
     """
-    return _output_elements_of_groups(
+    return _torchstat_elements_of_whole_groups(
         call, _torchstat_result_shape(call)[2:]
-    ) * _torchstat_filter_taps(call)
+    ) * _torchstat_macs_per_output_element(call)
 
 
 flops.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_elements)
-madd.adds(_CONV, cause=_FIRST, name="conv2d.first", factor=-1)(output_sample)
-madd.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_sample)
+madd.adds(_CONV, cause=_FIRST, name="conv2d.first", factor=-1)(output_elements_per_example)
+madd.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_elements_per_example)
 
 
 @madd.contraction(_TRANSPOSED, cause=_EXPORT, name="transposed")
 @with_formula("H W x Co x kh kw x (C // groups), H, W of the input")
-def torchstat_transposed_macs(call: Site) -> int:
+def torchstat_transposed_macs_per_example(call: Site) -> int:
     """Return the MACs in the column MAdd for a transposed convolution of one example: input
     positions x output channels x kernel positions x input channels per group.
     """
-    return torchstat_transposed_adds(call) * _torchstat_filter_taps(call)
+    return torchstat_transposed_sums_per_example(call) * _torchstat_macs_per_output_element(call)
 
 
 @madd.adds(_TRANSPOSED, has("bias"), cause="bias.conv", name="transposed.bias")
 @madd.adds(_TRANSPOSED, cause=_FIRST, name="transposed.first", factor=-1)
 @with_formula("H W x Co, one sum for each position of the input")
-def torchstat_transposed_adds(call: Site) -> int:
+def torchstat_transposed_sums_per_example(call: Site) -> int:
     """Return the number of sums in the column MAdd for a transposed convolution of one example:
     input positions x output channels.
     """
-    return _output_elements_of_groups(call, call.shape("0")[2:])
+    return _torchstat_elements_of_whole_groups(call, call.shape("0")[2:])
 
 
-@flops.contraction(_LINEAR, cause=_EXPORT)
+@flops.contraction(_LINEAR, cause=_EXPORT, name="linear")
 @with_formula("N x in x out, of two axes")
-def linear(call: Site) -> int:
+def torchstat_linear_macs(call: Site) -> int:
     """Return the MACs that the column Flops has for a linear layer: batch size x input features x
     output features.
     """
@@ -348,19 +352,19 @@ def linear(call: Site) -> int:
 
 @madd.contraction(_LINEAR, cause=_EXPORT, name="linear")
 @with_formula("in x out, of two axes")
-def linear_sample(call: Site) -> int:
+def torchstat_linear_macs_per_example(call: Site) -> int:
     """Return the MACs in the column MAdd for a linear layer and one example: input features x
     output features.
     """
     return call.shape("0")[1] * _torchstat_result_shape(call)[1]
 
 
-madd.adds(_LINEAR, cause=_FIRST, name="linear.first", factor=-1)(output_sample)
+madd.adds(_LINEAR, cause=_FIRST, name="linear.first", factor=-1)(output_elements_per_example)
 
 
 @madd.contraction(_BILINEAR, cause=_EXPORT, name="bilinear")
 @with_formula("out x (in1 x in2 + in2), of two axes")
-def bilinear_sample(call: Site) -> int:
+def torchstat_bilinear_macs_per_example(call: Site) -> int:
     """Return the MACs in the column MAdd for nn.Bilinear and one example: output features x (in1 x
     in2 + in2), the sizes of the two inputs.
     """
@@ -368,7 +372,7 @@ def bilinear_sample(call: Site) -> int:
     return _torchstat_result_shape(call)[1] * (first * second + second)
 
 
-madd.adds(_BILINEAR, cause=_FIRST, name="bilinear.first", factor=-1)(output_sample)
+madd.adds(_BILINEAR, cause=_FIRST, name="bilinear.first", factor=-1)(output_elements_per_example)
 
 # Norms, pools, activations and upsampling.
 
@@ -383,30 +387,30 @@ for name, cause, about in (
     ("max_pool", "pool.max", _MAX),
     ("avg_pool", "pool.avg", _AVERAGE),
     ("relu", "act.relu", _RELU),
-    ("other", "act.piecewise-other", _any_of(_PRELU, _ELU)),
+    ("other", "act.piecewise-other", _any_class_condition(_PRELU, _ELU)),
 ):
     flops.adds(about, cause=cause, name=name)(input_elements)
-madd.adds(_BATCH_NORM, cause="norm.batch", name="batch_norm", factor=4)(input_sample)
+madd.adds(_BATCH_NORM, cause="norm.batch", name="batch_norm", factor=4)(input_elements_per_example)
 
 
 @madd.adds(_AVERAGE, cause="pool.avg", name="avg_pool")
 @madd.adds(_MAX, cause="pool.max", name="max_pool")
 @with_formula("kh kw x n(y) / N")
-def torchstat_pool_adds(call: Site) -> int:
+def torchstat_pool_operations_per_example(call: Site) -> int:
     """Return the operations in the column MAdd for a pool of one example: window positions x
     result elements.
     """
-    return _torchstat_window_positions(call) * output_sample(call)
+    return _torchstat_window_positions(call) * output_elements_per_example(call)
 
 
-madd.adds(_MAX, cause="pool.max", name="max_pool.first", factor=-1)(output_sample)
-madd.adds(_RELU, cause="act.relu", name="relu")(input_sample)
-madd.adds(_SOFTMAX, cause="softmax", name="softmax", factor=3)(input_sample)
+madd.adds(_MAX, cause="pool.max", name="max_pool.first", factor=-1)(output_elements_per_example)
+madd.adds(_RELU, cause="act.relu", name="relu")(input_elements_per_example)
+madd.adds(_SOFTMAX, cause="softmax", name="softmax", factor=3)(input_elements_per_example)
 
 
 @madd.adds(_SOFTMAX, cause="softmax", name="softmax.first", factor=-1)
 @with_formula("1, since a sum of n terms has n - 1 additions")
-def one(call: Site) -> int:
+def torchstat_missing_softmax_adds(call: Site) -> int:
     """Return 1, the addition less in the sum of a softmax: a sum of n terms has n - 1
     additions.
     """
@@ -434,27 +438,27 @@ def _torchstat_tensor_bytes(call: Site, elements: int) -> int:
 
 
 @read.adds(_LINEAR, cause=_TRAFFIC, name="row")
-@read.adds(_any_of(_CONV, _BATCH_NORM, _MAX, _AVERAGE), cause=_TRAFFIC, name="image")
+@read.adds(_any_class_condition(_CONV, _BATCH_NORM, _MAX, _AVERAGE), cause=_TRAFFIC, name="image")
 @read.adds(_BY_ELEMENT, cause=_TRAFFIC, name="input")
 @write.adds(_BATCH_NORM, cause=_TRAFFIC, name="batch_norm")
 @write.adds(_BY_ELEMENT, cause=_TRAFFIC, name="input")
 @with_formula("n(x), in bytes")
-def input_bytes(call: Site) -> int:
+def torchstat_input_bytes(call: Site) -> int:
     """Return the size of the first input in bytes."""
     return _torchstat_tensor_bytes(call, prod(call.shape("0")))
 
 
 @write.adds(_LINEAR, cause=_TRAFFIC, name="row")
-@write.adds(_any_of(_CONV, _MAX, _AVERAGE), cause=_TRAFFIC, name="image")
+@write.adds(_any_class_condition(_CONV, _MAX, _AVERAGE), cause=_TRAFFIC, name="image")
 @with_formula("n(y), in bytes")
-def output_bytes(call: Site) -> int:
+def torchstat_output_bytes(call: Site) -> int:
     """Return the size of the result in bytes, with the element size of the input."""
     return _torchstat_tensor_bytes(call, prod(_torchstat_result_shape(call)))
 
 
-@read.adds(_any_of(_CONV, _LINEAR, _PRELU), cause=_TRAFFIC, name="parameters")
+@read.adds(_any_class_condition(_CONV, _LINEAR, _PRELU), cause=_TRAFFIC, name="parameters")
 @with_formula("N x trainable parameters, in bytes of the input's type")
-def parameter_bytes(call: Site) -> int:
+def torchstat_parameter_bytes(call: Site) -> int:
     """Return batch size x size of the trainable parameters in bytes, with the element size of the
     input.
     """
@@ -464,11 +468,11 @@ def parameter_bytes(call: Site) -> int:
 
 @read.adds(_BATCH_NORM, cause=_TRAFFIC, name="batch_norm", factor=2)
 @with_formula("N x C, in bytes")
-def channel_bytes(call: Site) -> int:
+def torchstat_channel_bytes(call: Site) -> int:
     """Return batch size x channels in bytes, with the element size of the input."""
     return _torchstat_tensor_bytes(call, prod(call.shape("0")[:2]))
 
 
-hook_rules.adds(cause=_TRAFFIC, name="output", factor=4)(output_sample)
+hook_rules.adds(cause=_TRAFFIC, name="output", factor=4)(output_elements_per_example)
 
 CONVENTIONS = tuple(column.convention for column in columns)

@@ -21,9 +21,9 @@ from crossflops.rules.conditions import (
     Site,
     by_forward,
     called,
-    fits,
     has,
     kind_of,
+    matches_any_pattern,
     of_complex,
     registered,
     setting,
@@ -31,7 +31,7 @@ from crossflops.rules.conditions import (
 )
 from crossflops.rules.rule import Parameters, Tool, with_formula
 from crossflops.tools import layers
-from crossflops.tools.contractions import einsum_extents
+from crossflops.tools.contractions import einsum_operands
 
 _HOOKS, _RNN, _PROFILE = "thop/vision/basic_hooks.py", "thop/rnn_hooks.py", "thop/profile.py"
 _EXPORT, _SCALE = "graph.export-decomposition", "attention.scale-or-softmax"
@@ -55,7 +55,7 @@ hooked = thop.rules(
 )
 
 
-def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
+def ultralytics_argument_shape(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
     """Return the shape of the argument at position `index` or with one of these names; raise
     LookupError if it is not a tensor of known shape.
     """
@@ -81,11 +81,11 @@ def _ultralytics_result_shape(call: Site) -> tuple[int, ...]:
 @with_formula("n(x)")
 def ultralytics_input_elements(call: Site) -> int:
     """Return the number of elements of the first input."""
-    return prod(argument(call))
+    return prod(ultralytics_argument_shape(call))
 
 
 @with_formula("n(y)")
-def output_elements(call: Site) -> int:
+def ultralytics_output_elements(call: Site) -> int:
     """Return the number of elements of the result."""
     return prod(_ultralytics_result_shape(call))
 
@@ -113,22 +113,24 @@ def _ultralytics_filter_taps(call: Site, shape: tuple[int, ...]) -> int:
     return shape[-1 - len(kernel)] // call.number("groups") * prod(kernel)
 
 
-@hooked.contraction(_CONVOLUTION, cause=_EXPORT)
+@hooked.contraction(_CONVOLUTION, cause=_EXPORT, name="convolution")
 @hooked.contraction(_CONVOLUTION, _VMAPPED, cause="function.vmap", name="convolution.vmapped")
 @with_formula("n(y) x (C // groups) x K, C the axis of x before the spatial ones")
-def convolution(call: Site) -> int:
+def ultralytics_convolution_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a convolution: result elements x input channels per
     group x kernel positions.
 
     calc_func.py: calculate_conv2d_flops.
     """
-    return output_elements(call) * _ultralytics_filter_taps(call, argument(call))
+    return ultralytics_output_elements(call) * _ultralytics_filter_taps(
+        call, ultralytics_argument_shape(call)
+    )
 
 
-@hooked.contraction(_TRANSPOSED, cause=_EXPORT)
+@hooked.contraction(_TRANSPOSED, cause=_EXPORT, name="transposed")
 @hooked.contraction(_TRANSPOSED, _VMAPPED, cause="function.vmap", name="transposed.vmapped")
 @with_formula("n(x) x (C // groups) x K, C the axis of y before the spatial ones")
-def transposed(call: Site) -> int:
+def ultralytics_transposed_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a transposed convolution: input elements x output
     channels per group x kernel positions.
     """
@@ -137,15 +139,15 @@ def transposed(call: Site) -> int:
     )
 
 
-@hooked.contraction(_LINEAR, cause=_EXPORT)
+@hooked.contraction(_LINEAR, cause=_EXPORT, name="linear")
 @hooked.contraction(_LINEAR, _VMAPPED, cause="function.vmap", name="linear.vmapped")
 @with_formula("in_features x n(y)")
-def linear(call: Site) -> int:
+def ultralytics_linear_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a linear layer: input features x result elements.
 
     basic_hooks.py: count_linear.
     """
-    return call.number("in_features") * output_elements(call)
+    return call.number("in_features") * ultralytics_output_elements(call)
 
 
 # Recurrent layers and their cells: g gates of H units.
@@ -174,11 +176,11 @@ def _ultralytics_cell_evaluations(call: Site) -> int:
     rnn_hooks.py: _cell_evaluations.
     """
     packed = call.input("0.0")
-    shape = (packed.shape or ())[:1] if packed else argument(call)
+    shape = (packed.shape or ())[:1] if packed else ultralytics_argument_shape(call)
     return shape[0] if len(shape) < 3 else shape[0] * shape[1]
 
 
-def _layer_inputs(call: Site) -> list[int]:
+def _ultralytics_layer_input_widths(call: Site) -> list[int]:
     """Return the input width of a recurrent layer for each of its layers and directions, in this
     order.
 
@@ -190,26 +192,26 @@ def _layer_inputs(call: Site) -> list[int]:
     return [size for size in (call.number("input_size"), *deeper) for _ in range(sides)]
 
 
-def _samples(call: Site) -> int:
+def _ultralytics_cell_batch_size(call: Site) -> int:
     """Return the batch size of a recurrent cell: the rows of a 2-D input, or 1 for another
     input.
     """
-    shape = argument(call)
+    shape = ultralytics_argument_shape(call)
     return shape[0] if len(shape) == 2 else 1
 
 
-def _evaluations(call: Site) -> int:
+def _ultralytics_all_cell_evaluations(call: Site) -> int:
     """Return how often a recurrent layer or cell evaluates its cell, over all steps, samples,
     layers and directions.
     """
     if _CELL.holds(call):
-        return _samples(call)
-    return _ultralytics_cell_evaluations(call) * len(_layer_inputs(call))
+        return _ultralytics_cell_batch_size(call)
+    return _ultralytics_cell_evaluations(call) * len(_ultralytics_layer_input_widths(call))
 
 
-@hooked.contraction(_RECURRENT, cause="rnn.fused", source=_RNN)
+@hooked.contraction(_RECURRENT, cause="rnn.fused", source=_RNN, name="recurrent")
 @with_formula("steps x the sum over layers, directions of g H (I + R) + H P, R = P or H")
-def recurrent(call: Site) -> int:
+def ultralytics_recurrent_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a recurrent layer: batch size x steps x the sum
     over layers and directions, with projections.
 
@@ -217,31 +219,39 @@ def recurrent(call: Site) -> int:
     """
     hidden, projected = call.number("hidden_size"), call.number("proj_size")
     gates, read = _ultralytics_gate_count(call), projected or hidden
-    cells = (gates * hidden * (size + read) + hidden * projected for size in _layer_inputs(call))
+    cells = (
+        gates * hidden * (size + read) + hidden * projected
+        for size in _ultralytics_layer_input_widths(call)
+    )
     return _ultralytics_cell_evaluations(call) * sum(cells)
 
 
-@hooked.contraction(_CELL, cause="rnn.fused", source=_RNN)
+@hooked.contraction(_CELL, cause="rnn.fused", source=_RNN, name="cell")
 @with_formula("B x g H (I + H), B = 1 for a vector")
-def cell(call: Site) -> int:
+def ultralytics_cell_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a recurrent cell: batch size x g H (I + H), for g
     gates, H units and input width I.
 
     rnn_hooks.py: count_lstm_cell and its kin.
     """
     hidden, size = call.number("hidden_size"), call.number("input_size")
-    return _samples(call) * _ultralytics_gate_count(call) * hidden * (size + hidden)
+    return (
+        _ultralytics_cell_batch_size(call)
+        * _ultralytics_gate_count(call)
+        * hidden
+        * (size + hidden)
+    )
 
 
 @hooked.adds(_CELL, cause=_GATES, name="cell.gates", source=_RNN)
 @hooked.adds(_RECURRENT, cause=_GATES, name="recurrent.gates", source=_RNN)
 @with_formula("steps x layers x directions, or B, x the terms of a cell: RNN H, GRU 7 H, LSTM 8 H")
-def ultralytics_gate_adds(call: Site) -> int:
+def ultralytics_gate_operations(call: Site) -> int:
     """Return the elementwise operations that the tool counts for a recurrent layer or cell: per
     evaluation of the cell H (RNN), 7 H (GRU) or 8 H (LSTM) for H units.
     """
     return (
-        _evaluations(call)
+        _ultralytics_all_cell_evaluations(call)
         * {1: 1, 3: 7, 4: 8}[_ultralytics_gate_count(call)]
         * call.number("hidden_size")
     )
@@ -250,11 +260,16 @@ def ultralytics_gate_adds(call: Site) -> int:
 @hooked.adds(_CELL, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
 @hooked.adds(_RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN)
 @with_formula("steps x layers x directions, or B, x 2 g H")
-def ultralytics_recurrent_bias(call: Site) -> int:
+def ultralytics_recurrent_bias_adds(call: Site) -> int:
     """Return the additions that the tool counts for the biases of a recurrent layer or cell: per
     evaluation of the cell 2 g H, for g gates and H units.
     """
-    return _evaluations(call) * 2 * _ultralytics_gate_count(call) * call.number("hidden_size")
+    return (
+        _ultralytics_all_cell_evaluations(call)
+        * 2
+        * _ultralytics_gate_count(call)
+        * call.number("hidden_size")
+    )
 
 
 # Bilinear layers, and attention: of the module and of the function.
@@ -262,16 +277,16 @@ def ultralytics_recurrent_bias(call: Site) -> int:
 _ATTENTION = kind_of(f"{layers.NN}.activation.MultiheadAttention")
 
 
-@hooked.contraction(kind_of(f"{layers.NN}.linear.Bilinear"), cause=_EXPORT)
+@hooked.contraction(kind_of(f"{layers.NN}.linear.Bilinear"), cause=_EXPORT, name="bilinear")
 @with_formula("(in1_features + 1) x in2_features x n(y)")
-def bilinear(call: Site) -> int:
+def ultralytics_bilinear_macs(call: Site) -> int:
     """Return the MACs that the tool counts for nn.Bilinear: (first input size + 1) x second input
     size x result elements.
 
     basic_hooks.py: count_bilinear.
     """
     weights = (call.number("in1_features") + 1) * call.number("in2_features")
-    return weights * output_elements(call)
+    return weights * ultralytics_output_elements(call)
 
 
 class _Attention(NamedTuple):
@@ -297,14 +312,14 @@ class _Attention(NamedTuple):
 
     def softmax(self) -> int:
         """Return the operations that the tool counts for the softmax of this attention."""
-        return _softmax_work(self.batch * self.heads * self.queries, self.attended)
+        return _softmax_operations(self.batch * self.heads * self.queries, self.attended)
 
 
-@hooked.contraction(_ATTENTION, cause=_EXPORT)
+@hooked.contraction(_ATTENTION, cause=_EXPORT, name="attention")
 @with_formula(
     "B x E x (2 L E + S (kdim + vdim) + 2 L S'), S' the attended positions, appended ones too"
 )
-def attention(call: Site) -> int:
+def ultralytics_attention_macs(call: Site) -> int:
     """Return the MACs that the tool counts for nn.MultiheadAttention or its function: projections,
     scores and weighted values.
 
@@ -315,7 +330,7 @@ def attention(call: Site) -> int:
 
 @hooked.adds(_ATTENTION, cause=_SCALE, name="attention.softmax")
 @with_formula("B x heads x L rows of 3 S' - 1")
-def attention_softmax(call: Site) -> int:
+def ultralytics_attention_softmax_operations(call: Site) -> int:
     """Return the operations that the tool counts for the softmax of an attention: batch size x
     heads x queries x (3 S' - 1), for S' attended keys.
     """
@@ -338,7 +353,7 @@ def _attention_sizes_of_module(call: Site) -> _Attention:
     biased = any(parameter.name == "bias_k" for parameter in call.module.params)
     appended = biased + bool(settings.get("add_zero_attn"))
     return _Attention(
-        *_queries(call, batch_first),
+        *_attention_batch_and_query_count(call, batch_first),
         width=call.number("embed_dim"),
         heads=call.number("num_heads"),
         sources=call.number("kdim") + call.number("vdim"),
@@ -356,7 +371,7 @@ def _attention_sizes_of_function(call: Site) -> _Attention:
     appended = biased + bool(_ultralytics_setting_value(call, 9, "add_zero_attn"))
     key, value = call.shape("1", "key"), call.shape("2", "value")
     return _Attention(
-        *_queries(call, batch_first=False),
+        *_attention_batch_and_query_count(call, batch_first=False),
         width=int(str(_ultralytics_setting_value(call, 3, "embed_dim_to_check"))),
         heads=int(str(_ultralytics_setting_value(call, 4, "num_heads"))),
         sources=key[-1] + value[-1],
@@ -372,7 +387,7 @@ def _ultralytics_setting_value(call: Site, index: int, name: str) -> Scalar:
     return call.settings.get(str(index), call.settings.get(name))
 
 
-def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
+def _attention_batch_and_query_count(call: Site, batch_first: bool) -> tuple[int, int]:
     """Return (batch size, number of queries) of an attention, from the shape of its result."""
     result = call.result.shape or ()
     if len(result) == 2:
@@ -386,7 +401,7 @@ def _attention_key_length(call: Site, batch_first: bool, appended: int) -> int:
     """
     if len(call.outputs) > 1:
         return (call.outputs[1].shape or ())[-1]
-    keys = argument(call, 1, "key")
+    keys = ultralytics_argument_shape(call, 1, "key")
     return (keys[-2] if batch_first or len(keys) == 2 else keys[0]) + appended
 
 
@@ -414,7 +429,7 @@ _PRELU, _SOFTMAX, _LOG_SOFTMAX, _SOFTMIN, _SOFTMAX_2D = (
 hooked.adds(_PRELU, cause="act.piecewise-other", name="prelu")(ultralytics_input_elements)
 
 
-def _softmax_work(rows: int, features: int) -> int:
+def _softmax_operations(rows: int, features: int) -> int:
     """Return the operations of a softmax over `rows` rows of f features: 3 f - 1 per row
     (exponentials, additions, divisions).
     """
@@ -423,7 +438,7 @@ def _softmax_work(rows: int, features: int) -> int:
 
 def _softmax_rows_and_features(call: Site) -> tuple[int, int]:
     """Return (rows, elements in a row) of a softmax; Softmax2d has its channels as a row."""
-    shape = argument(call)
+    shape = ultralytics_argument_shape(call)
     axis = -3 if _SOFTMAX_2D.holds(call) else call.module.settings.get("dim")
     if axis is None:
         axis = 0 if len(shape) in (0, 1, 3) else 1
@@ -434,48 +449,48 @@ def _softmax_rows_and_features(call: Site) -> tuple[int, int]:
 
 
 @hooked.adds(_SOFTMAX_2D, cause="softmax", name="softmax_2d")
-@hooked.adds(_SOFTMAX, cause="softmax")
+@hooked.adds(_SOFTMAX, cause="softmax", name="softmax")
 @with_formula("rows x (3 f - 1), f the features of the axis")
-def softmax(call: Site) -> int:
+def ultralytics_softmax_operations(call: Site) -> int:
     """Return the operations that the tool counts for nn.Softmax or nn.Softmax2d: rows x (3 f - 1),
     for f elements in a row.
 
     basic_hooks.py: count_softmax.
     """
-    return _softmax_work(*_softmax_rows_and_features(call))
+    return _softmax_operations(*_softmax_rows_and_features(call))
 
 
-@hooked.adds(_LOG_SOFTMAX, cause="softmax")
+@hooked.adds(_LOG_SOFTMAX, cause="softmax", name="log_softmax")
 @with_formula("rows x 3 f: one additional logarithm for each row")
-def log_softmax(call: Site) -> int:
+def ultralytics_log_softmax_operations(call: Site) -> int:
     """Return the operations that the tool counts for nn.LogSoftmax: 3 f per row of f elements,
     which is one logarithm more than for a softmax.
     """
-    return softmax(call) + _softmax_rows_and_features(call)[0]
+    return ultralytics_softmax_operations(call) + _softmax_rows_and_features(call)[0]
 
 
-@hooked.adds(_SOFTMIN, cause="softmax")
+@hooked.adds(_SOFTMIN, cause="softmax", name="softmin")
 @with_formula("rows x (3 f - 1) + n(x): the tool also counts the negation of all elements")
-def softmin(call: Site) -> int:
+def ultralytics_softmin_operations(call: Site) -> int:
     """Return the operations that the tool counts for nn.Softmin: those of a softmax, plus one
     negation for each input element.
     """
-    return softmax(call) + ultralytics_input_elements(call)
+    return ultralytics_softmax_operations(call) + ultralytics_input_elements(call)
 
 
 # Pools, window by window, and upsampling.
 
 
-@hooked.adds(kind_of(*layers.AVERAGE_POOLS), cause="pool.avg")
+@hooked.adds(kind_of(*layers.AVERAGE_POOLS), cause="pool.avg", name="average")
 @with_formula("n(all windows) + n(y)")
-def average(call: Site) -> int:
+def ultralytics_average_pool_operations(call: Site) -> int:
     """Return the operations that the tool counts for an average pool: the positions in all windows
     + the result elements.
 
     basic_hooks.py: count_avgpool. Along each axis a window is cut off where the input ends, or its
     padding if that is counted.
     """
-    results, shape = _ultralytics_result_shape(call), argument(call)
+    results, shape = _ultralytics_result_shape(call), ultralytics_argument_shape(call)
     axes = _pool_axis_count(call)
     kernel, stride, padding = (
         _extents_per_axis(call, name, axes) for name in ("kernel_size", "stride", "padding")
@@ -520,7 +535,7 @@ def _positions_in_windows(
 
 @hooked.adds(kind_of(*layers.ADAPTIVE_POOLS), cause="pool.adaptive", name="adaptive")
 @with_formula("n(all windows) + n(y): window j is [floor(j I / O), ceil((j + 1) I / O))")
-def adaptive_average(call: Site) -> int:
+def ultralytics_adaptive_average_operations(call: Site) -> int:
     """Return the operations that the tool counts for an adaptive average pool: the positions in
     all windows + the result elements.
 
@@ -529,7 +544,7 @@ def adaptive_average(call: Site) -> int:
     results = _ultralytics_result_shape(call)
     windows = (
         sum(-(-(j + 1) * size // count) - j * size // count for j in range(count))
-        for size, count in zip(argument(call), results, strict=False)
+        for size, count in zip(ultralytics_argument_shape(call), results, strict=False)
     )
     return prod(windows) + prod(results)
 
@@ -537,7 +552,9 @@ def adaptive_average(call: Site) -> int:
 _UPSAMPLE = kind_of(f"{layers.NN}.upsampling.Upsample")
 for mode, factor in (("linear", 5), ("bilinear", 11), ("bicubic", 259), ("trilinear", 31)):
     about, name = (_UPSAMPLE, setting(mode=mode)), f"upsample.{mode}"
-    hooked.adds(*about, cause="upsample.linear", name=name, factor=factor)(output_elements)
+    hooked.adds(*about, cause="upsample.linear", name=name, factor=factor)(
+        ultralytics_output_elements
+    )
 
 
 # Products of functions, where no module with a rule and no other function is around.
@@ -580,7 +597,9 @@ def function_nesting_condition(expected: bool = True) -> Condition:
         """
         functions = [call for call in site.around if call.level == "function"]
         outer = functions[1:] if site.call.level == "function" else functions
-        return any(not fits(call.target, _TRANSPARENT) for call in outer) == expected
+        return (
+            any(not matches_any_pattern(call.target, _TRANSPARENT) for call in outer) == expected
+        )
 
     return Condition("called by a function" if expected else "not called by a function", holds)
 
@@ -605,8 +624,12 @@ functions = thop.rules(
     in_total_only=True,
 )
 _FORWARD = "torch.nn.functional.multi_head_attention_forward"
-functions.contraction(_FORWARD, cause=_EXPORT, name="attention.forward")(attention)
-functions.adds(_FORWARD, cause=_SCALE, name="attention.forward.softmax")(attention_softmax)
+functions.contraction(_FORWARD, cause=_EXPORT, name="attention.forward")(
+    ultralytics_attention_macs
+)
+functions.adds(_FORWARD, cause=_SCALE, name="attention.forward.softmax")(
+    ultralytics_attention_softmax_operations
+)
 
 _PRODUCTS = (
     *("torch.matmul", "torch.Tensor.matmul", "torch.Tensor.__matmul__", "torch.bmm"),
@@ -620,7 +643,7 @@ _PRODUCTS = (
 )
 @functions.contraction(_PRODUCTS, _VMAPPED, cause="function.vmap", name="products.vmapped")
 @with_formula("n(y) x the last axis of the first operand")
-def ultralytics_product_macs(call: Site) -> int:
+def ultralytics_matmul_macs(call: Site) -> int:
     """Return the MACs that the tool counts for a matrix product by a function: result elements x
     last axis of the first operand.
 
@@ -633,7 +656,7 @@ def ultralytics_product_macs(call: Site) -> int:
     "torch.nn.functional.scaled_dot_product_attention", cause=_EXPORT, name="sdpa"
 )
 @with_formula("n(y) // Dv x Sk x (D + Dv)")
-def dot_product_attention(call: Site) -> int:
+def ultralytics_dot_product_attention_macs(call: Site) -> int:
     """Return the MACs that the tool counts for scaled_dot_product_attention: result rows x keys x
     (head size of queries + head size of values).
 
@@ -648,11 +671,11 @@ for name, operand in (("einsum.several", "3"), ("einsum.listed", "1.2")):
     functions.hides(name, "torch.einsum", has(operand), cause="op.unregistered-zero")
 
 
-@functions.contraction("torch.einsum", cause="einsum.path-estimate")
+@functions.contraction("torch.einsum", cause="einsum.path-estimate", name="einsum")
 @with_formula(
     "prod(extents of the labels that both operands have, or that one has and the result keeps)"
 )
-def einsum(call: Site) -> int:
+def ultralytics_einsum_macs(call: Site) -> int:
     """Return the MACs that the tool counts for an einsum of two operands: the product of the sizes
     of the labels that both have or the result keeps; 0 for other numbers of operands.
 
@@ -660,7 +683,7 @@ def einsum(call: Site) -> int:
     """
     if len(call.inputs) != 2:
         return 0
-    operands, kept = einsum_extents(
+    operands, kept = einsum_operands(
         _ultralytics_equation(call), [spec.shape or () for spec in call.inputs]
     )
     first, second = ({x: n for x, n in labels.items() if n != 1} for labels in operands)

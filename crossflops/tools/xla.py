@@ -43,7 +43,7 @@ REDUCERS = ("map", "reduce", "reduce-window", "scatter", "select-and-scatter")
 FLOPS_PER_MAC = 2  # kFmaFlops
 
 
-def _input(call: Call, index: int) -> Shape:
+def _xla_input_shape(call: Call, index: int) -> Shape:
     """Return the shape of the input at `index`; raise ValueError if it is unknown."""
     return _xla_tensor_shape(call.inputs[index])
 
@@ -72,13 +72,13 @@ def _xla_window_sides(call: Call) -> Sequence[Mapping[str, int]]:
     return cast(Sequence[Mapping[str, int]], call.settings.get("window", ()))
 
 
-def dot(call: Call) -> int:
+def xla_dot_macs(call: Call) -> int:
     """Return the MACs that XLA counts for a dot product: result elements x sizes of the summed
     axes.
 
     In the tool: GetDotFlops, without its factor of two.
     """
-    first = _input(call, 0)
+    first = _xla_input_shape(call, 0)
     return prod(first[axis] for axis in _xla_setting_sizes(call, "lhs_contracting")) * prod(
         _xla_result_shape(call)
     )
@@ -90,7 +90,7 @@ def xla_convolution_macs(call: Call) -> int:
 
     In the tool: GetConvolutionFlops, halved.
     """
-    image, result = _input(call, 0), _xla_result_shape(call)
+    image, result = _xla_input_shape(call, 0), _xla_result_shape(call)
     channels = image[_xla_integer_setting(call, "input_feature")] // _xla_integer_setting(
         call, "feature_groups"
     )
@@ -116,7 +116,11 @@ def _xla_valid_positions(call: Call) -> int:
 
     Taps on padding are not counted, nor are taps on the holes that a dilation of the image makes.
     """
-    image, weights, result = _input(call, 0), _input(call, 1), _xla_result_shape(call)
+    image, weights, result = (
+        _xla_input_shape(call, 0),
+        _xla_input_shape(call, 1),
+        _xla_result_shape(call),
+    )
     indices = zip(
         _xla_window_sides(call),
         (image[axis] for axis in _xla_setting_sizes(call, "input_spatial")),
@@ -169,7 +173,7 @@ def xla_elementwise_flops(call: Call) -> int:
     return prod(_xla_result_shape(call))
 
 
-def applications(call: Call) -> int:
+def xla_reducer_applications(call: Call) -> int:
     """Return how often the function of a reduction (reduce, reduce-window, scatter, map) is
     applied.
 
@@ -178,17 +182,17 @@ def applications(call: Call) -> int:
     For a select-and-scatter it is how often its scatter is applied.
     """
     if call.target == "reduce":
-        return prod(_input(call, 0)) - prod(_xla_result_shape(call))
+        return prod(_xla_input_shape(call, 0)) - prod(_xla_result_shape(call))
     if call.target == "reduce-window":
-        return _xla_window_flops(call)
+        return _xla_window_reducer_applications(call)
     if call.target == "scatter":
-        return prod(_input(call, (len(call.inputs) + 1) // 2))
+        return prod(_xla_input_shape(call, (len(call.inputs) + 1) // 2))
     if call.target == "select-and-scatter":
-        return prod(_input(call, 1))
+        return prod(_xla_input_shape(call, 1))
     return prod(_xla_result_shape(call))
 
 
-def _xla_window_flops(call: Call) -> int:
+def _xla_window_reducer_applications(call: Call) -> int:
     """Return how often the function of a windowed reduction is applied, as XLA counts it.
 
     That is (window positions - 1) x result elements, and less for a window as wide as the axis.
@@ -205,16 +209,18 @@ def _xla_window_flops(call: Call) -> int:
     return (prod(side["size"] for side in window) - 1) * elements
 
 
-def selections(call: Call) -> int:
+def xla_selection_count(call: Call) -> int:
     """Return how often the select function of a select-and-scatter is applied: source elements x
     (window positions - 1).
 
     In the tool: HandleSelectAndScatter.
     """
-    return prod(_input(call, 1)) * (prod(side["size"] for side in _xla_window_sides(call)) - 1)
+    return prod(_xla_input_shape(call, 1)) * (
+        prod(side["size"] for side in _xla_window_sides(call)) - 1
+    )
 
 
-def scalar_flops(opcodes: Scalar) -> int:
+def xla_flops_per_application(opcodes: Scalar) -> int:
     """Return the FLOPs that XLA counts for one application of a reducer: the number of elementwise
     instructions among `opcodes`.
     """
@@ -227,50 +233,54 @@ def xla_reduction_flops(call: Call) -> int:
 
     In the tool: ProcessSubcomputation.
     """
-    operations = applications(call) * scalar_flops(call.settings["applied"])
+    operations = xla_reducer_applications(call) * xla_flops_per_application(
+        call.settings["applied"]
+    )
     if call.target == "select-and-scatter":
-        operations += selections(call) * scalar_flops(call.settings["selecting"])
+        operations += xla_selection_count(call) * xla_flops_per_application(
+            call.settings["selecting"]
+        )
     return operations
 
 
-def sort(call: Call) -> int:
+def xla_sort_flops(call: Call) -> int:
     """Return the FLOPs that XLA counts for a sort: n ceil(log2 n), for n elements of the first
     operand.
 
     In the tool: HandleSort.
     """
-    elements = prod(_input(call, 0))
+    elements = prod(_xla_input_shape(call, 0))
     return elements * (elements - 1).bit_length() if elements else 0
 
 
-def fft(call: Call) -> int:
+def xla_fft_flops(call: Call) -> int:
     """Return the FLOPs that XLA counts for an FFT: 8 x input elements x product of floor(log2) of
     the lengths.
 
     In the tool: HandleFft.
     """
     logarithms = prod(length.bit_length() - 1 for length in _xla_setting_sizes(call, "fft_length"))
-    return 4 * FLOPS_PER_MAC * logarithms * prod(_input(call, 0))
+    return 4 * FLOPS_PER_MAC * logarithms * prod(_xla_input_shape(call, 0))
 
 
-def cholesky(call: Call) -> int:
+def xla_cholesky_flops(call: Call) -> int:
     """Return the FLOPs that XLA counts for a Cholesky factorization: matrix elements x last axis /
     3, rounded down.
 
     In the tool: HandleCholesky.
     """
-    return prod(_input(call, 0)) * _input(call, 0)[-1] // 3
+    return prod(_xla_input_shape(call, 0)) * _xla_input_shape(call, 0)[-1] // 3
 
 
-def triangular_solve(call: Call) -> int:
+def xla_triangular_solve_flops(call: Call) -> int:
     """Return the FLOPs that XLA counts for a triangular solve: 2 x elements of b x last axis of a.
 
     In the tool: HandleTriangularSolve.
     """
-    return FLOPS_PER_MAC * _input(call, 0)[-1] * prod(_input(call, 1))
+    return FLOPS_PER_MAC * _xla_input_shape(call, 0)[-1] * prod(_xla_input_shape(call, 1))
 
 
-def all_reduce(call: Call) -> int:
+def xla_all_reduce_flops(call: Call) -> int:
     """Return the FLOPs that XLA counts for an all-reduce: the number of result elements, as for
     two devices.
 
@@ -279,7 +289,7 @@ def all_reduce(call: Call) -> int:
     return sum(prod(_xla_tensor_shape(spec)) for spec in call.outputs)
 
 
-def custom_call(call: Call) -> int:
+def xla_custom_call_flops(call: Call) -> int:
     """Return -1, which XLA adds to its sum for a custom call and which means "unknown".
 
     In the tool: HandleCustomCall.
@@ -295,19 +305,19 @@ def _flops_from_macs(amount: Callable[[Call], int]) -> Callable[[Call], int]:
 KINDS: dict[str, Callable[[Call], int]] = {
     **dict.fromkeys(ELEMENTWISE, xla_elementwise_flops),
     **dict.fromkeys(REDUCERS, xla_reduction_flops),
-    "dot": _flops_from_macs(dot),
+    "dot": _flops_from_macs(xla_dot_macs),
     "convolution": _flops_from_macs(xla_convolution_macs),
-    "sort": sort,
-    "fft": fft,
-    "cholesky": cholesky,
-    "triangular-solve": triangular_solve,
-    "all-reduce": all_reduce,
-    "all-reduce-start": all_reduce,
-    "custom-call": custom_call,
+    "sort": xla_sort_flops,
+    "fft": xla_fft_flops,
+    "cholesky": xla_cholesky_flops,
+    "triangular-solve": xla_triangular_solve_flops,
+    "all-reduce": xla_all_reduce_flops,
+    "all-reduce-start": xla_all_reduce_flops,
+    "custom-call": xla_custom_call_flops,
 }
 
 
-def flops(call: Call) -> int:
+def xla_call_flops(call: Call) -> int:
     """Return the FLOPs that XLA counts for an instruction; 0 for a kind that it does not count."""
     return KINDS[call.target](call) if call.target in KINDS else 0
 
@@ -326,7 +336,7 @@ _FACTS = (
 )
 
 
-def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
+def _with_compilation_changes(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
     """Yield the compiled instructions in their order, then the instructions that compilation
     removed, each with settings that say what compilation changed.
 
@@ -342,7 +352,7 @@ def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iter
     taken = {partner.key for partner in pairs.values()}
     equal = {_key_with_names(partner) for partner in pairs.values()}
 
-    def kind(call: Call, repeated: str) -> str:
+    def change_kind(call: Call, repeated: str) -> str:
         """Return how compilation changed an instruction: `repeated` if the other program has an
         equal one, else "rewritten"; "" if it has no FLOPs.
         """
@@ -358,27 +368,29 @@ def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iter
         if call.key in pairs:
             yield _with_lowered_facts(call, pairs[call.key])
         else:
-            yield _with_change_facts(call, kind(call, "again"), lowered=False, removed=False)
-    for call in before:
-        if call.key not in taken and (flops(call) or call.of):
             yield _with_change_facts(
-                _to_compiled_call(call), kind(call, "once"), lowered=True, removed=True
+                call, change_kind(call, "again"), lowered=False, removed=False
+            )
+    for call in before:
+        if call.key not in taken and (xla_call_flops(call) or call.of):
+            yield _with_change_facts(
+                _to_compiled_call(call), change_kind(call, "once"), lowered=True, removed=True
             )
 
 
 def _has_counted_flops(call: Call) -> bool:
     """Return whether XLA adds a number other than 0 to its sum for an instruction."""
-    return call.settings.get("chosen") is True and flops(call) != 0
+    return call.settings.get("chosen") is True and xla_call_flops(call) != 0
 
 
 def _key_with_names(call: Call) -> Key:
     """Return (kind, FLOPs, names) of an instruction, to find equal instructions."""
-    return (call.target, flops(call), call.settings["names"])
+    return (call.target, xla_call_flops(call), call.settings["names"])
 
 
 def _key_without_names(call: Call) -> Key:
     """Return (kind, FLOPs) of an instruction, to find equal instructions."""
-    return (call.target, flops(call))
+    return (call.target, xla_call_flops(call))
 
 
 def _instruction_pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
@@ -435,7 +447,7 @@ def _with_change_facts(call: Call, change: str, lowered: bool, removed: bool) ->
     return msgspec.structs.replace(call, settings={**call.settings, **facts})
 
 
-def with_branches(calls: Sequence[Call]) -> list[Call]:
+def with_chosen_branches(calls: Sequence[Call]) -> list[Call]:
     """Return copies of the instructions with the setting `chosen`: whether all branches around it
     are the most expensive ones, which XLA counts.
 
@@ -444,7 +456,7 @@ def with_branches(calls: Sequence[Call]) -> list[Call]:
     costs: dict[str, list[int]] = {}
     for call in calls:
         for condition, number, count in _xla_branches(call):
-            costs.setdefault(condition, [0] * count)[number] += flops(call)
+            costs.setdefault(condition, [0] * count)[number] += xla_call_flops(call)
     dearest = {condition: prices.index(max(prices)) for condition, prices in costs.items()}
     return [
         msgspec.structs.replace(
@@ -476,12 +488,14 @@ def read_xla_program(calls: Sequence[Call], trace: Trace) -> list[Call]:
     Those of a compiled program are compared with the lowered one of the same setting.
     """
     if not any(call.level == "compiled" for call in calls):
-        return with_branches(calls)
+        return with_chosen_branches(calls)
     settings = {call.setting for call in calls}
     lowered = [
         call for call in trace.observed if call.level == "lowered" and call.setting in settings
     ]
-    return list(_compare_programs(with_branches(lowered), with_branches(calls)))
+    return list(
+        _with_compilation_changes(with_chosen_branches(lowered), with_chosen_branches(calls))
+    )
 
 
 # How counts add up: in single precision, one function of the program at a time (Postprocess,
@@ -514,7 +528,7 @@ def float32_instruction_flops(call: Call, amount: int) -> float:
     For a reduction it is a product of two single-precision numbers: the amount of the reducer, and
     how often it is applied.
     """
-    times = applications(call) if call.target in REDUCERS else 0
+    times = xla_reducer_applications(call) if call.target in REDUCERS else 0
     if times and not amount % times:
         return nearest_float32(nearest_float32(amount // times) * nearest_float32(times))
     return nearest_float32(amount)
@@ -579,7 +593,7 @@ _ESTIMATES = ("sort", "fft", "cholesky", "triangular-solve", "all-reduce", "all-
 _CONTRACTIONS = ("dot", "convolution")
 
 
-def _tool(name: str, level: Level) -> Tool:
+def _xla_tool(name: str, level: Level) -> Tool:
     """Return the description of XLA's cost analysis as a tool, for the lowered or the compiled
     program.
     """
@@ -601,19 +615,19 @@ def _tool(name: str, level: Level) -> Tool:
     )
 
 
-lowered, compiled = _tool("xla-lowered", "lowered"), _tool("xla-compiled", "compiled")
+lowered, compiled = _xla_tool("xla-lowered", "lowered"), _xla_tool("xla-compiled", "compiled")
 
 
 @with_formula("F // 2, F the FLOPs of the analysis, which leaves out positions of padding")
-def contraction(call: Site) -> int:
+def xla_contraction_macs(call: Site) -> int:
     """Return the MACs that XLA counts for a dot product or a convolution: half of its FLOPs."""
-    return flops(call.call) // FLOPS_PER_MAC
+    return xla_call_flops(call.call) // FLOPS_PER_MAC
 
 
 @with_formula("F, the FLOPs of the analysis for the instruction")
 def xla_instruction_flops(call: Site) -> int:
     """Return the FLOPs that XLA counts for the instruction."""
-    return flops(call.call)
+    return xla_call_flops(call.call)
 
 
 @with_formula("F, the FLOPs of the analysis; 0 for products, convolutions and library calls")
@@ -621,7 +635,7 @@ def xla_other_flops(call: Site) -> int:
     """Return the FLOPs that XLA counts for the instruction, or 0 for dot products, convolutions
     and custom calls.
     """
-    return 0 if call.target in {*_CONTRACTIONS, "custom-call"} else flops(call.call)
+    return 0 if call.target in {*_CONTRACTIONS, "custom-call"} else xla_call_flops(call.call)
 
 
 @with_formula("F for an added instruction, -F for a removed one")
@@ -629,18 +643,18 @@ def xla_change_flops(call: Site) -> int:
     """Return the FLOPs of an instruction that compilation added, or minus the FLOPs of one that it
     removed.
     """
-    return -flops(call.call) if call.settings["removed"] else flops(call.call)
+    return -xla_call_flops(call.call) if call.settings["removed"] else xla_call_flops(call.call)
 
 
-def _analysis(level: Level, *where: Condition) -> Rules:
+def _xla_rule_group(level: Level, *where: Condition) -> Rules:
     """Return a new group with all rules of XLA's analysis, for instructions on this level."""
     rules = Rules(level, *where)
-    _contractions(rules)
-    _declare_component_rules(rules)
+    _add_contraction_rules(rules)
+    _add_component_rules(rules)
     return rules
 
 
-def _contractions(rules: Rules) -> None:
+def _add_contraction_rules(rules: Rules) -> None:
     """Add the rules for dot products and convolutions to the group."""
     both, handlers = _CONTRACTIONS, f"{_SOURCE}: GetDotFlops, GetConvolutionFlops"
     branch, dearest = "control.branch", f"{_SOURCE}: HandleConditional"
@@ -649,22 +663,22 @@ def _contractions(rules: Rules) -> None:
     same, loop = "graph.export-decomposition", f"{_SOURCE}: HandleWhile"
     counts = rules.contraction
     other = recorded_as("in a branch, without a node of the graph", alone=True, branched=True)
-    counts(both, other, cause=branch, name="other-branch", source=dearest)(contraction)
+    counts(both, other, cause=branch, name="other-branch", source=dearest)(xla_contraction_macs)
     alone = recorded_as("without a node of the graph", alone=True)
-    counts(both, alone, cause=same, name="alone", source=handlers)(contraction)
+    counts(both, alone, cause=same, name="alone", source=handlers)(xla_contraction_macs)
     device = "control.one-device"
     split = recorded_as("split over devices", per_device=True)
-    counts(both, split, cause=device, name="per-device", source=handlers)(contraction)
+    counts(both, split, cause=device, name="per-device", source=handlers)(xla_contraction_macs)
     once = "control.loop-body-once"
     looped = recorded_as("in the body of a loop", in_loop=True)
-    counts(both, looped, cause=once, name="in-loop", source=loop)(contraction)
-    counts("dot", cause=same, name="dot", source=f"{_SOURCE}: GetDotFlops")(contraction)
+    counts(both, looped, cause=once, name="in-loop", source=loop)(xla_contraction_macs)
+    counts("dot", cause=same, name="dot", source=f"{_SOURCE}: GetDotFlops")(xla_contraction_macs)
     counts(
         "convolution",
         cause="conv.padding-valid-taps",
         name="convolution",
         source=f"{_SOURCE}: GetConvolutionFlops",
-    )(contraction)
+    )(xla_contraction_macs)
 
 
 _WORDS = {
@@ -688,7 +702,7 @@ def _xla_settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _declare_component_rules(rules: Rules) -> None:
+def _add_component_rules(rules: Rules) -> None:
     """Add the rules for work other than dot products and convolutions to the group; of rules that
     fit, the first one counts.
 
@@ -747,8 +761,10 @@ def _declare_component_rules(rules: Rules) -> None:
     adds("library", "op.library-call", "HandleCustomCall", ("custom-call",))
 
 
-lowered.include(_analysis("lowered"))
-compiled.include(_analysis("compiled", recorded_as("also in the lowered program", lowered=True)))
+lowered.include(_xla_rule_group("lowered"))
+compiled.include(
+    _xla_rule_group("compiled", recorded_as("also in the lowered program", lowered=True))
+)
 
 _CHANGES = {
     "rewritten": "added or removed by the compiler",

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, MissingExtraError
 from crossflops.ir.trace import Setting
-from crossflops.profiling.loops import Called, Undo, keep_called, model_of_optimizer
+from crossflops.profiling.loops import Called, Undo, model_of_optimizer, record_called_modules
 from crossflops.profiling.watch import device_of_keras
 from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
-from crossflops.training_loops.profiler import FlopsProfiler, show
+from crossflops.training_loops.profiler import FlopsProfiler, show_step_profile
 from crossflops.verbs.profile.account import (
     CountPart,
     RatedAgainst,
@@ -40,35 +40,35 @@ class StepRates:
         self.profile: TrainingProfile | None = None
         self.tokens = 0
         self._is_pause = False
-        self.restart()
+        self.restart_clock()
 
-    def count(self) -> None:
+    def count_finished_step(self) -> None:
         """Count a finished training step, and record its end time."""
         self._steps += 1
-        self.end_batch()
+        self.record_batch_end()
 
-    def end_batch(self) -> None:
+    def record_batch_end(self) -> None:
         """Record the present time as the end of the latest batch."""
         self._latest = time.perf_counter()
 
-    def pause(self) -> None:
+    def pause_clock(self) -> None:
         """Exclude the time from the end of the latest batch to the begin of the next step from the
         rates.
         """
         self._is_pause = True
 
-    def begin(self) -> None:
+    def begin_step(self) -> None:
         """Begin a step: if there was a pause, exclude its time from the rates."""
         if self._is_pause:
             self._since += time.perf_counter() - self._latest
             self._is_pause = False
 
-    def restart(self) -> None:
+    def restart_clock(self) -> None:
         """Begin to measure rates now, with 0 steps."""
         self._since = self._latest = time.perf_counter()
         self._steps = 0
 
-    def take(self) -> dict[str, float]:
+    def take_rates(self) -> dict[str, float]:
         """Return the rates of the steps since the last call by name, such as "mfu"; {} before
         there is a profile or a step.
 
@@ -77,7 +77,7 @@ class StepRates:
         """
         now = self._latest if self._is_pause else time.perf_counter()
         profile, steps, seconds = self.profile, self._steps, now - self._since
-        self.restart()
+        self.restart_clock()
         if profile is None or not steps or seconds <= 0:
             return {}
         rate = 2 * profile.step_macs * steps / seconds
@@ -101,27 +101,27 @@ class ProfiledStep:
         self._profiler: FlopsProfiler | None = None
         self._is_over = False
 
-    def is_due(self, at: int) -> bool:
-        """Return True if step `at` (counted from 1) is to be profiled: it is the chosen one or
-        later, and none was profiled yet.
+    def is_due(self, step_number: int) -> bool:
+        """Return True if step `step_number` (counted from 1) is to be profiled: it is the chosen
+        one or later, and none was profiled yet.
 
         A training that goes on from a checkpoint may begin behind it, and one with two optimizers
         pass it by.
         """
-        return at >= self._at and self._profiler is None and not self._is_over
+        return step_number >= self._at and self._profiler is None and not self._is_over
 
-    def begin(self, model: Any) -> None:
+    def start_profile(self, model: Any) -> None:
         """Begin to profile a step of this model."""
         self._profiler = FlopsProfiler(model, **self._options)
         self._profiler.start()
 
-    def end(self) -> None:
+    def end_step(self) -> None:
         """Handle the end of a step: print the profile if it was profiled, else count the step for
         the rates.
         """
         profiler, self._profiler = self._profiler, None
         if profiler is None:
-            self.rates.count()
+            self.rates.count_finished_step()
             return
         self._is_over = True
         profiler.stop()
@@ -130,27 +130,27 @@ class ProfiledStep:
             self.rates.profile = profiler.profile
             self.rates.tokens = profiler.tokens
         except CrossflopsError as error:
-            self.refuse(error.message)
+            self.give_up_profile(error.message)
         finally:
             profiler.end()
-            self.rates.restart()
+            self.rates.restart_clock()
 
-    def forget(self) -> None:
+    def cancel_profile(self) -> None:
         """Stop to profile, if a step is being profiled, and remove the hooks from the model."""
         if self._profiler is not None:
             self._profiler.end()
             self._profiler = None
 
-    def refuse(self, why: object) -> None:
+    def give_up_profile(self, reason: object) -> None:
         """Warn why there is no profile, and profile no later step; the training continues."""
         self._is_over = True
-        warnings.warn(f"no profile: {why}", CrossflopsWarning, stacklevel=3)
+        warnings.warn(f"no profile: {reason}", CrossflopsWarning, stacklevel=3)
 
-    def leave(self) -> None:
+    def end_training(self) -> None:
         """Handle the end of training: warn if it ended before the chosen step was profiled."""
-        self.forget()
+        self.cancel_profile()
         if not self._is_over:
-            self.refuse(f"the training ended before the end of step {self._at}")
+            self.give_up_profile(f"the training ended before the end of step {self._at}")
 
 
 def trainer_callback(step: int = 5, **options: Any) -> Any:
@@ -196,28 +196,28 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Handle the begin of training: forget the state of an earlier training."""
-            self._step.forget()
+            self._step.cancel_profile()
             self._step = ProfiledStep(step, options)
 
         def on_step_begin(
             self, args: Any, state: Any, control: Any, model: Any = None, **more: Any
         ) -> None:
             """Handle the begin of a step: begin to profile it if it is the chosen one."""
-            self._step.rates.begin()
+            self._step.rates.begin_step()
             if self._step.is_due(state.global_step + 1):
-                self._step.begin(model)
+                self._step.start_profile(model)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Handle the end of a step: print the profile if it was profiled, else count it."""
-            self._step.end()
+            self._step.end_step()
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Handle an evaluation: leave its time out of the rates."""
-            self._step.rates.pause()
+            self._step.rates.pause_clock()
 
         def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Handle the writing of a checkpoint: leave its time out of the rates."""
-            self._step.rates.pause()
+            self._step.rates.pause_clock()
 
         def on_log(
             self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any
@@ -225,14 +225,14 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
             """Handle a log: add the rates since the last log to `logs` and to the history."""
             if logs is None or "loss" not in logs:  # an evaluation, or the end
                 return
-            rates = self._step.rates.take()
+            rates = self._step.rates.take_rates()
             logs.update(rates)
             if state.log_history:
                 state.log_history[-1].update(rates)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Handle the end of training: warn if it ended before the chosen step was profiled."""
-            self._step.leave()
+            self._step.end_training()
 
     return StepCallback()
 
@@ -283,23 +283,25 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             """Handle the begin of training: forget the state of an earlier training."""
-            self._forget()
+            self._remove_hooks_and_records()
             self._step, self._done = ProfiledStep(step, options), trainer.global_step
 
         def on_train_batch_start(self, trainer: Any, *batch: Any) -> None:
             """Handle the begin of a batch: record the called modules in the step before the chosen
             one, and begin to profile the chosen one.
             """
-            self._step.rates.begin()
-            at = trainer.global_step + 1
-            if self._stop_keeping is None and self._step.is_due(at + 1):
-                self._stop_keeping = keep_called(self._called)
-            elif self._called and self._step.is_due(at):
-                self._keep_no_more()
+            self._step.rates.begin_step()
+            number = trainer.global_step + 1
+            if self._stop_keeping is None and self._step.is_due(number + 1):
+                self._stop_keeping = record_called_modules(self._called)
+            elif self._called and self._step.is_due(number):
+                self._stop_recording_calls()
                 try:
-                    self._step.begin(model_of_optimizer(trainer.optimizers[0], self._called))
+                    self._step.start_profile(
+                        model_of_optimizer(trainer.optimizers[0], self._called)
+                    )
                 except LookupError as error:
-                    self._step.refuse(error)
+                    self._step.give_up_profile(error)
                 self._called = {}
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *batch: Any) -> None:
@@ -307,37 +309,37 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
             profile.
             """
             if trainer.global_step == self._done:
-                self._step.rates.end_batch()
+                self._step.rates.record_batch_end()
                 return  # a batch whose gradients are kept for the next
             self._done = trainer.global_step
-            self._step.end()
+            self._step.end_step()
             if self._done % trainer.log_every_n_steps == 0:
-                pl_module.log_dict(self._step.rates.take())
+                pl_module.log_dict(self._step.rates.take_rates())
 
         def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
             """Handle the begin of a validation: leave its time out of the rates."""
-            self._step.rates.pause()
+            self._step.rates.pause_clock()
 
         def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
             """Handle the writing of a checkpoint: leave its time out of the rates."""
-            self._step.rates.pause()
+            self._step.rates.pause_clock()
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             """Handle the end of training: warn if it ended before the chosen step was profiled."""
-            self._keep_no_more()
-            self._step.leave()
+            self._stop_recording_calls()
+            self._step.end_training()
 
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             """Handle an error of the training: remove the profiler's hooks from the model."""
-            self._forget()
+            self._remove_hooks_and_records()
 
-        def _forget(self) -> None:
+        def _remove_hooks_and_records(self) -> None:
             """Stop to profile and to record called modules, and remove the hooks."""
-            self._keep_no_more()
+            self._stop_recording_calls()
             self._called = {}
-            self._step.forget()
+            self._step.cancel_profile()
 
-        def _keep_no_more(self) -> None:
+        def _stop_recording_calls(self) -> None:
             """Stop recording which modules are called."""
             if self._stop_keeping is not None:
                 self._stop_keeping()
@@ -425,11 +427,11 @@ def keras_callback(
 
         def on_test_begin(self, logs: Any = None) -> None:
             """Handle the begin of a validation: leave its time out of the rates."""
-            self._rates.pause()
+            self._rates.pause_clock()
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             """Handle the begin of a batch: record its start time."""
-            self._rates.begin()
+            self._rates.begin_step()
             self._began = time.perf_counter()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -440,16 +442,16 @@ def keras_callback(
             together = max(1, int(getattr(self.model, "steps_per_execution", 1)))
             before, self._done = self._done, self._done + together
             for _ in range(together):
-                self._rates.count()
+                self._rates.count_finished_step()
             if before < step <= self._done:
-                self._profile(seconds / together)
-                self._rates.restart()
+                self._count_and_show_step(seconds / together)
+                self._rates.restart_clock()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             """Handle the end of an epoch: add the rates since the last epoch to `logs`."""
             if logs is not None:
-                logs.update(self._rates.take())
-            self._rates.pause()  # what writes checkpoints does so now
+                logs.update(self._rates.take_rates())
+            self._rates.pause_clock()  # what writes checkpoints does so now
 
         def on_train_end(self, logs: Any = None) -> None:
             """Handle the end of training: warn if it ended before the chosen step."""
@@ -457,14 +459,14 @@ def keras_callback(
                 message = f"the training ended before step {step}, which was to be profiled"
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
 
-        def _profile(self, seconds: float) -> None:
+        def _count_and_show_step(self, seconds: float) -> None:
             """Count a training step of the Keras model, rate it by its measured `seconds`, and
             print the profile; warn if that fails.
             """
             try:
                 profile = _keras_step_profile(self.model, batch_size, seconds, against)
                 self._rates.profile = profile
-                show(profile, ShownDepth(), output_file)
+                show_step_profile(profile, ShownDepth(), output_file)
             except CrossflopsError as error:  # the training goes on
                 warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=2)
 

@@ -1,8 +1,8 @@
 """The profiler inside a script that is not changed: it profiles one training step, between two
 steps of an optimizer.
 
-Python runs `begin` before the script. It costs nothing until the script imports torch.optim, whose
-own hooks then tell when an optimizer has stepped.
+Python runs `await_torch_optim_import` before the script. It costs nothing until the script imports
+torch.optim, whose own hooks then tell when an optimizer has stepped.
 """
 
 import atexit
@@ -20,8 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.files import write_file
-from crossflops.profiling.compiled import explain_unseen, has_compiled
-from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, model_of_optimizer
+from crossflops.profiling.compiled import explain_missing_model_call, has_compiled
+from crossflops.profiling.loops import (
+    Called,
+    Undo,
+    model_of_optimizer,
+    record_called_modules,
+    register_optimizer_step_hook,
+)
 
 if TYPE_CHECKING:
     from crossflops.training_loops.profiler import FlopsProfiler
@@ -46,56 +52,58 @@ class ScriptSettings(msgspec.Struct, frozen=True, kw_only=True):
     as_: tuple[str, ...] = ()
 
 
-def begin() -> None:
+def await_torch_optim_import() -> None:
     """Install an import hook that begins to watch for optimizer steps when the script imports
     torch.optim; only in a process of rank 0.
     """
     text = os.environ.get(SETTINGS)
     if text and os.environ.get("RANK", "0") in ("", "0"):
         settings = msgspec.json.decode(text, type=ScriptSettings)
-        sys.meta_path.insert(0, _Finder(_OPTIMIZERS, lambda: _ChosenStep(settings).wait()))
+        sys.meta_path.insert(
+            0, _ImportAwaiter(_OPTIMIZERS, lambda: _ChosenStep(settings).watch_for_chosen_step())
+        )
 
 
-class _Finder(MetaPathFinder):
-    """A finder that calls `then` once the module of that name has been imported."""
+class _ImportAwaiter(MetaPathFinder):
+    """A finder that calls `on_import` once the module of that name has been imported."""
 
-    def __init__(self, name: str, then: Callable[[], None]) -> None:
-        self._name, self._then = name, then
+    def __init__(self, name: str, on_import: Callable[[], None]) -> None:
+        self._name, self._on_import = name, on_import
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the import spec of the awaited module, with a loader that calls `then` after the
-        import; None for another module.
+        """Return the import spec of the awaited module, with a loader that calls `on_import` after
+        the import; None for another module.
         """
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Telling(spec.loader, self._then)
+            spec.loader = _LoaderWithCallback(spec.loader, self._on_import)
         return spec
 
 
-class _Telling(Loader):
-    """A loader that loads a module by its own loader, then calls `then`."""
+class _LoaderWithCallback(Loader):
+    """A loader that loads a module by its own loader, then calls `on_import`."""
 
-    def __init__(self, inside: Loader, then: Callable[[], None]) -> None:
-        self._inside, self._then = inside, then
+    def __init__(self, loader: Loader, on_import: Callable[[], None]) -> None:
+        self._loader, self._on_import = loader, on_import
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Return the module that the wrapped loader creates."""
-        return self._inside.create_module(spec)
+        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module by its own loader, restore that loader as its attribute, and call
-        `then`.
+        `on_import`.
         """
-        module.__loader__ = self._inside
+        module.__loader__ = self._loader
         if module.__spec__ is not None:
-            module.__spec__.loader = self._inside
-        self._inside.exec_module(module)
-        self._then()
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._on_import()
 
 
 class _ChosenStep:
@@ -115,33 +123,35 @@ class _ChosenStep:
         self._undo: list[Undo] = []
         self._is_over = False
 
-    def wait(self) -> None:
+    def watch_for_chosen_step(self) -> None:
         """Begin to watch for optimizer steps, and for the exit of the process."""
         atexit.register(self._write_reason_at_exit)
         self._observe_steps()
         if self._settings.step == FIRST_STEP:
-            self._observe_models()
+            self._record_called_modules()
 
     def _observe_steps(self) -> None:
         """Register a hook that runs after each optimizer step, and after all hooks that exist
         now.
         """
-        self._undo.append(after_steps(self._on_step))
+        self._undo.append(register_optimizer_step_hook(self._on_step))
 
-    def _observe_models(self) -> None:
+    def _record_called_modules(self) -> None:
         """Begin to record which modules are called."""
-        self._undo.append(keep_called(self._called))
+        self._undo.append(record_called_modules(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
         """Handle the step of an optimizer: count it; if that raises, give up the profile and let
         the training continue.
         """
         try:
-            self._count(optimizer)
+            self._count_optimizer_step(optimizer)
         except Exception as error:
-            self._give_up(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
+            self._give_up_profile(
+                getattr(error, "message", "") or f"{type(error).__name__}: {error}"
+            )
 
-    def _count(self, optimizer: Any) -> None:
+    def _count_optimizer_step(self, optimizer: Any) -> None:
         """Count a call of an optimizer's step; if it is the last optimizer of a training step, end
         that step.
         """
@@ -162,13 +172,13 @@ class _ChosenStep:
         """
         chosen = self._settings.step
         if self._profiler is None and self._called:
-            self._leave()
+            self._remove_all_hooks()
             self._profiler = self._start_profiler()
             self._observe_steps()
         elif self._profiler is None and self._steps >= chosen - 2:
-            self._observe_models()
+            self._record_called_modules()
         elif self._profiler is not None and self._steps >= chosen:
-            self._leave()
+            self._remove_all_hooks()
             self._is_over = True
             profiler, self._profiler = self._profiler, None
             profiler.stop()
@@ -197,28 +207,28 @@ class _ChosenStep:
         profiler.start()
         return profiler
 
-    def _leave(self) -> None:
+    def _remove_all_hooks(self) -> None:
         """Remove all hooks of the observation, the last first."""
         while self._undo:
             self._undo.pop()()
 
-    def _give_up(self, why: str) -> None:
+    def _give_up_profile(self, reason: str) -> None:
         """End the profiling without a profile, and write the reason to the file of reasons."""
-        self._leave()
+        self._remove_all_hooks()
         self._called = {}
         if self._profiler is not None:
             self._profiler.end()
             self._profiler = None
         with open(self._settings.reason, "a", encoding="utf-8") as file:
-            file.write(f"{why}\n")
+            file.write(f"{reason}\n")
         self._is_over = True
 
     def _write_reason_at_exit(self) -> None:
         """Handle the exit of the process: if no step was profiled, write the reason."""
         if not self._is_over:
             if self._steps > self._settings.step and has_compiled():
-                self._give_up(": ".join(explain_unseen()))
+                self._give_up_profile(": ".join(explain_missing_model_call()))
                 return
             times = f"{self._steps} time" + "s" * (self._steps != 1)
             requested = f"step {self._settings.step} was requested"
-            self._give_up(f"the optimizer made only {times}, but {requested}")
+            self._give_up_profile(f"the optimizer made only {times}, but {requested}")

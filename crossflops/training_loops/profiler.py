@@ -17,7 +17,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.files import write_file
-from crossflops.profiling.compiled import explain_unseen
+from crossflops.profiling.compiled import explain_missing_model_call
 from crossflops.profiling.ranks import Round, sharing_processes
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
@@ -93,7 +93,7 @@ class FlopsProfiler:
         conventions_from_texts([as_] if isinstance(as_, str) else as_)
         self._as = as_
         self.enabled = True
-        self._forget()
+        self._reset_step_records()
 
     @classmethod
     def from_config(
@@ -117,7 +117,7 @@ class FlopsProfiler:
         profiler.enabled = block.enabled
         return profiler
 
-    def _forget(self) -> None:
+    def _reset_step_records(self) -> None:
         """Reset the attributes that hold the hooks, times and profile of a step."""
         self._watch: Watch | None = None
         self._times: StepTimes | None = None
@@ -159,22 +159,22 @@ class FlopsProfiler:
         """Handle an error of the profiled step: report it to the other ranks, once."""
         meeting, self._round = self._round, None
         if meeting is not None:
-            meeting.fail(error)
+            meeting.report_failure(error)
 
     def stop(self) -> None:
         """Remove the hooks, and keep the times and calls of the observed step."""
         if self._watch is not None and self._times is None:
             self._times = self._watch.stop()
             if self._round is not None:
-                self._round.close()
+                self._round.stop_listening()
 
     def end(self) -> None:
         """Remove all hooks from the model, and forget the times and calls of its step."""
         if self._watch is not None:
-            self._watch.leave()
+            self._watch.remove_hooks()
         if self._round is not None:
-            self._round.close()
-        self._forget()
+            self._round.stop_listening()
+        self._reset_step_records()
 
     def reset(self) -> None:
         """Remove the hooks and forget the observed step; add new hooks if a step was being
@@ -207,7 +207,7 @@ class FlopsProfiler:
         """Print the profile on stdout or write it to a file; in the process of rank 0 only."""
         self._exchange_profiles()
         if os.environ.get("RANK", "0") in ("", "0"):
-            show(self.profile, choice or self._choice, output_file or self._file)
+            show_step_profile(self.profile, choice or self._choice, output_file or self._file)
 
     def _exchange_profiles(self) -> None:
         """Exchange the profile of the step with the other ranks; rank 0 keeps all of them in its
@@ -221,7 +221,7 @@ class FlopsProfiler:
         except CrossflopsError:
             meeting.send_step(b"")
             raise
-        own = step_of(profile, meeting.rank)
+        own = to_rank_step(profile, meeting.rank)
         if meeting.rank:
             meeting.send_step(msgspec.json.encode(own))
             return
@@ -249,10 +249,10 @@ class FlopsProfiler:
                 "profile a step that ends without an exception",
             )
         if all(call.path is None for call in watch.calls):
-            raise CrossflopsError(*explain_unseen())
+            raise CrossflopsError(*explain_missing_model_call())
         count = count_observed_step(self._model, watch, self._as)
         return ShownProfile.of(
-            build_training_profile(count, timing_of(self._model, watch, times), self._against)
+            build_training_profile(count, to_step_timing(self._model, watch, times), self._against)
         )
 
     # The names that DeepSpeed's profiler has.
@@ -286,7 +286,7 @@ class FlopsProfiler:
 
     def get_total_duration(self, as_string: bool = False) -> float | str:
         """Return the seconds of the observed forward passes, or a text such as "1.2 ms"."""
-        from crossflops.report.quantity import duration
+        from crossflops.report.quantity import seconds_to_text
 
         if self._times is None:
             raise CrossflopsError(
@@ -294,7 +294,7 @@ class FlopsProfiler:
                 "call start_profile() before a step and stop_profile() after it",
             )
         seconds = self._times.forward
-        return duration(seconds) if as_string else seconds
+        return seconds_to_text(seconds) if as_string else seconds
 
     def print_model_profile(
         self,
@@ -313,7 +313,7 @@ class FlopsProfiler:
         self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
 
 
-def step_of(profile: TrainingProfile, rank: int) -> RankStep:
+def to_rank_step(profile: TrainingProfile, rank: int) -> RankStep:
     """Return the examples, MACs and times of a rank's step, which the page of rank 0 shows."""
     return RankStep(
         rank=rank,
@@ -324,7 +324,9 @@ def step_of(profile: TrainingProfile, rank: int) -> RankStep:
     )
 
 
-def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
+def show_step_profile(
+    profile: TrainingProfile, choice: ShownDepth, target: str | Path | None
+) -> None:
     """Print the profile on stdout, or write it to the file `target`. Raises CrossflopsError if it
     cannot.
     """
@@ -341,7 +343,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
     """Write a page to the file `target` in the format of its suffix, or to stdout as text if it is
     None.
     """
-    from crossflops.render.formats import content_file_bytes, file_suffixes, suffix
+    from crossflops.render.formats import content_file_bytes, file_suffixes, format_suffix
     from crossflops.render.terminal import terminal_page_text
 
     if target is None:
@@ -350,7 +352,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
     path = Path(target)
     text = (
         content_file_bytes(content, path)
-        if suffix(path) in file_suffixes()
+        if format_suffix(path) in file_suffixes()
         else f"{terminal_page_text(content)}\n".encode()
     )
     write_file(path, text, "give another output_file")
@@ -363,7 +365,7 @@ def _amount_or_text(amount: int, as_string: bool, unit: str) -> int | str:
     return short_amount(amount, unit) if as_string else amount
 
 
-def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
+def to_step_timing(model: Any, watch: Watch, times: StepTimes) -> Timing:
     """Return the times, the device, and notes and warnings of one observed training step."""
     from crossflops.profiling.watch import model_run_place
 

@@ -22,12 +22,12 @@ import os, sys
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
 try:
-    from crossflops.training_loops.inside import begin
+    from crossflops.training_loops.inside import await_torch_optim_import
 except ImportError as error:
     with open(os.path.join(here, "reason"), "a") as file:
         file.write(f"{sys.executable} cannot import crossflops: {error}\\n")
 else:
-    begin()
+    await_torch_optim_import()
 this = sys.modules.pop("sitecustomize")
 try:
     import sitecustomize
@@ -84,7 +84,7 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
         settings = ScriptSettings(
             profile=str(folder / "profile"), reason=str(folder / "reason"), **choice._asdict()
         )
-        status = _run_script_command(command, _environment(folder, settings), quiet)
+        status = _run_script_command(command, _script_environment(folder, settings), quiet)
         return ScriptRun(
             status,
             _read_script_profile(folder / "profile"),
@@ -92,7 +92,7 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
         )
 
 
-def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
+def _script_environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
     """Return the environment variables with which Python runs the profiler before a script."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {

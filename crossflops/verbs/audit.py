@@ -74,7 +74,7 @@ def audit_table(
     choose_conventions(choice.as_)
     table = read_published_table(path, choice.library)
     rows = _select_rows(table, choice)
-    builds = list(dict.fromkeys(row.build for row in rows))
+    builds = list(dict.fromkeys(row.build_key for row in rows))
     counted = _count_builds(builds, choice, on_progress)
     judged, conventions, contradictions = judge_rows(rows, counted)
     made_with = framework_versions(is_file=True)
@@ -105,8 +105,8 @@ def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRo
     if choice.only:
         rows = [row for row in rows if any(fnmatchcase(row.model, only) for only in choice.only)]
     if choice.limit is not None:
-        first = list(dict.fromkeys(row.build for row in rows))[: choice.limit]
-        rows = [row for row in rows if row.build in first]
+        first = list(dict.fromkeys(row.build_key for row in rows))[: choice.limit]
+        rows = [row for row in rows if row.build_key in first]
     if not rows:
         raise InputError("the table has no published numbers", "give a table with rows")
     return rows

@@ -44,9 +44,14 @@ from crossflops.bench.timing import (
 from crossflops.bench.torch_trace import is_torch_trace, match_torch_operators
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.files import replacing_file
-from crossflops.frontends import Source, library_of, refuse_mode, runtime_frontend
+from crossflops.frontends import (
+    Source,
+    library_of_target,
+    reject_unsupported_no_grad,
+    runtime_frontend,
+)
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.binding import model_inputs
+from crossflops.frontends.onnx.binding import inputs_given_by_caller
 from crossflops.hardware.rates.runs import COVERED
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.ledger import ZERO, CountedNode, Ledger
@@ -55,7 +60,7 @@ from crossflops.ledger.count import count_dead
 from crossflops.limits import TIMEOUT, usable_cpus
 from crossflops.load import read_onnx_model
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
-from crossflops.report.bench_errors import batches_above_peak, kernel_errors
+from crossflops.report.bench_errors import batch_rate_errors, kernel_time_errors
 from crossflops.report.report import InputInfo, ModelInfo, Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import full_target_name, restoring_imports
@@ -95,7 +100,7 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
             return msgspec.structs.replace(request, sizes={**request.sizes, "batch": batch})
         return msgspec.structs.replace(request, specs=_resize_input_batches(request.specs, batch))
     assert request.target is not None
-    inputs = model_inputs(read_onnx_model(request.target).graph)
+    inputs = inputs_given_by_caller(read_onnx_model(request.target).graph)
     names = [dim] if dim else _batch_dimension_names(inputs)
     if len(names) == 1:
         return msgspec.structs.replace(request, dims={**request.dims, names[0]: batch})
@@ -111,7 +116,10 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
 
 def _is_library_model_name(request: Request) -> bool:
     """Return whether the target is a name in a library of models, such as "timm:resnet50"."""
-    return request.target is not None and library_of(full_target_name(request.target)) is not None
+    return (
+        request.target is not None
+        and library_of_target(full_target_name(request.target)) is not None
+    )
 
 
 def first_batch_size(inputs: Sequence[tuple[int, ...]]) -> int:
@@ -185,7 +193,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
     """
     request.refuse_unused_options()
     source = request.source()
-    refuse_mode(source, request.setting)
+    reject_unsupported_no_grad(source, request.setting)
     if runtime != ONNX:
         return _prepare_framework_run(request, source, folder, runtime)
     if isinstance(source.model, OnnxFile):
@@ -767,8 +775,8 @@ def with_kernel_times(
         peak = peak if isinstance(again, str) else max_peaks(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)
     errors = [
-        *batches_above_peak(account),
-        *(kernel_errors(account.profile, peak) if account.profile else ()),
+        *batch_rate_errors(account),
+        *(kernel_time_errors(account.profile, peak) if account.profile else ()),
     ]
     if account.profile is not None and account.profile.covered < COVERED:
         warnings.append(_coverage_warning(account.profile))
@@ -882,7 +890,7 @@ def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) ->
     level = name_executed_nodes(
         read_graph(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels]
     )
-    joined = match_nodes_to_kernels(ready.counted.graph.as_written.nodes, level)
+    joined = match_nodes_to_kernels(ready.counted.graph.with_all_nodes_of_file.nodes, level)
     return build_kernel_profile(times, joined, ledger, peak, source)
 
 
@@ -934,7 +942,7 @@ def _match_trace_kernels(
         return TraceProfile(profile, ())
     times = mean_kernel_times(traced, 0)
     level, note = _find_executed_graph(ready, times)
-    joined = match_nodes_to_kernels(ready.counted.graph.as_written.nodes, level)
+    joined = match_nodes_to_kernels(ready.counted.graph.with_all_nodes_of_file.nodes, level)
     return TraceProfile(build_kernel_profile(times, joined, ledger, peak, trace), (note,))
 
 
@@ -1014,7 +1022,7 @@ def _bench_from_trace(
         peak=peak,
         profile=profile,
         assumptions=assumptions,
-        errors=tuple(kernel_errors(profile, peak)),
+        errors=tuple(kernel_time_errors(profile, peak)),
     )
     if profile.macs == bench.macs and profile.named_seconds:
         return bench

@@ -37,7 +37,7 @@ from crossflops.plugins.elsewhere import (
     PROJECT,
     config_table_heading,
     find_config_table,
-    text_of,
+    read_config_text,
 )
 from crossflops.report.budgets import BudgetRule, PartRules
 from crossflops.report.recorded import NATIVE, OF_MODULES, OF_OPERATORS, RESIDUAL
@@ -393,7 +393,7 @@ def _rule_line_number(file: str, key: str, part: str, rule: str) -> int:
     0 where the budget stands in no table of its own.
     """
     try:
-        lines = text_of(Path(file)).splitlines()
+        lines = read_config_text(Path(file)).splitlines()
     except (OSError, UnicodeDecodeError):
         return 0
     heading = 0

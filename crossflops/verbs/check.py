@@ -16,7 +16,7 @@ import msgspec
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import locking_path, write_file
 from crossflops.ir.profile import Amount
-from crossflops.report.budgets import Check, Checks, Earlier, failure_checks, hold_rules
+from crossflops.report.budgets import Check, Checks, Earlier, check_rules, failure_checks
 from crossflops.report.recorded import (
     FILE_BYTES,
     LATENCY,
@@ -352,7 +352,7 @@ def _budget_checks(
     counted.
     """
     if isinstance(now, RecordedCount):
-        rows = hold_rules(budget.name, budget.rules, budget.parts, now, earlier)
+        rows = check_rules(budget.name, budget.rules, budget.parts, now, earlier)
     else:
         rows = failure_checks(budget.name, budget.rules, budget.parts, now)
     yield from (_with_configuration_keys(row, budget) for row in rows)

@@ -18,11 +18,11 @@ from crossflops.frontends import (
     convert_recording,
     framework_title,
     record_model,
-    refuse_mode,
+    reject_unsupported_no_grad,
     require_frontend,
-    require_trained,
+    require_known_trainable_parameters,
 )
-from crossflops.frontends.inputs import MADE_UP, from_archive
+from crossflops.frontends.inputs import MADE_UP, arrays_from_npz
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import CountedNode, Ledger, UncountedNode
@@ -32,8 +32,8 @@ from crossflops.ir.profile import ConventionCount, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.trace import Setting, StepSetting, Trace, View
 from crossflops.ir.training import OwnBackwards
-from crossflops.ledger.count import count, count_dead, count_whole
-from crossflops.ledger.memory import footprint
+from crossflops.ledger.count import count, count_dead, count_nodes_with_their_bodies
+from crossflops.ledger.memory import memory_of_graph
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
@@ -89,7 +89,7 @@ def observe_request(request: Request) -> tuple[Request, Run]:
     specs = tuple(TensorSpec(name, value.dtype, value.shape) for name, value in run.inputs.items())
     settled = msgspec.structs.replace(file, dims={}, specs=specs, seen=run)
     values = request.inputs_file or MADE_UP
-    if request.inputs_file and run.inputs.keys() - from_archive(request.inputs_file).keys():
+    if request.inputs_file and run.inputs.keys() - arrays_from_npz(request.inputs_file).keys():
         values = f"{request.inputs_file}, {MADE_UP}"
     request = msgspec.structs.replace(request, given=Source(settled, (), {}), dims={})
     return request, Run(run.runtime, values, (_DRAWS,) if run.draws else ())
@@ -209,7 +209,7 @@ class ModelBuild:
         had.
         """
         request = self._request
-        refuse_mode(source, setting)
+        reject_unsupported_no_grad(source, setting)
         if request.weights is not None and request.given is None and not source.weights:
             raise InputError(
                 f"--weights has no effect on {request.target}: counting it reads no values",
@@ -249,9 +249,9 @@ def write_onnx_program(counted: CountedModel, path: Path, hint: str) -> None:
     hint, if there is none.
     """
     if isinstance(counted.program, bytes):
-        from crossflops.export.program import save_uniform
+        from crossflops.export.program import save_with_uniform_weights
 
-        save_uniform(counted.program, path)
+        save_with_uniform_weights(counted.program, path)
         return
     if counted.program is None:
         raise InputError("the graph of this model cannot be written as an ONNX file yet", hint)
@@ -272,7 +272,7 @@ def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> l
 
 def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] = ()) -> Report:
     """Return the report of a count, with its memory use and the totals of tool conventions."""
-    memory = footprint(counted.graph, counted.ledger)
+    memory = memory_of_graph(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
         counted.graph, counted.trace, counted.ledger, tuple(folds), memory
     )
@@ -451,8 +451,8 @@ def predict_from_graph_nodes(convention: "Convention", counted: CountedModel) ->
 
     if convention.opens:
         return predict_nodes(convention, counted.graph, counted.ledger)
-    graph = counted.graph.as_written
-    return predict_nodes(convention, graph, count_whole(graph))
+    graph = counted.graph.with_all_nodes_of_file
+    return predict_nodes(convention, graph, count_nodes_with_their_bodies(graph))
 
 
 def _count_graph_nodes_by_convention(
@@ -463,7 +463,7 @@ def _count_graph_nodes_by_convention(
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
         index = booking.call, booking.path
-        amounts[index] = amounts.get(index, 0) + prediction.worth(booking)
+        amounts[index] = amounts.get(index, 0) + prediction.amount_in_tool_unit(booking)
     return ConventionCount(
         tool=convention.tool,
         edition=convention.edition,
@@ -602,10 +602,10 @@ def checking_formula_matches() -> Iterator[Callable[[CountedModel], None]]:
     if sources is None or not sources.formulas_of_request():
         yield lambda native: None
         return
-    from crossflops.operators.formula import formula_names_in_use
+    from crossflops.operators.formula import recording_used_formula_names
     from crossflops.verbs.unmatched_formulas import formula_mismatch_messages
 
-    with formula_names_in_use() as used:
+    with recording_used_formula_names() as used:
 
         def warn_of_unmatched(native: CountedModel) -> None:
             """Issue a warning for formulas of the request that match no call of this model."""
@@ -685,10 +685,10 @@ def count_exact_training_step(
     from crossflops.ledger.training.weights import TrainedWeights
     from crossflops.ledger.training.work import count_training_step
 
-    require_trained(native.trace, trainable)
+    require_known_trainable_parameters(native.trace, trainable)
     weights = TrainedWeights(native.trace, frozen, trainable)
     exact = count_training_step(native.graph, weights, own=own)
-    weights.check(native.graph)
+    weights.check_patterns(native.graph)
     return exact
 
 
@@ -781,11 +781,11 @@ def with_training(
     """Return a copy of the report with the work of the training step, and of the optimizer if one
     is named.
     """
-    from crossflops.ledger.training.rule_of_thumb import differences
+    from crossflops.ledger.training.rule_of_thumb import exact_step_differences_by_cause
 
     thumb = (
         ThumbRow(row.cause, row.macs)
-        for row in differences(native.graph, native.trace, exact)
+        for row in exact_step_differences_by_cause(native.graph, native.trace, exact)
         if row.macs
     )
     if native.trace.writes_detached:
@@ -806,12 +806,12 @@ def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
     """Return a copy of the report with the estimate 6 N D of its training step; unchanged if the
     inputs are not tokens.
     """
-    from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
+    from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_macs_and_differences
 
     per_token = PerToken.from_totals(report.model.inputs, report.totals)
     if per_token is None or not isinstance(report.training, TrainingReport):
         return report
-    macs, rows = rule_of_thumb_differences(native.graph, native.trace, per_token.tokens)
+    macs, rows = rule_of_thumb_macs_and_differences(native.graph, native.trace, per_token.tokens)
     training = msgspec.structs.replace(
         report.training,
         six_n_d_macs=macs,

@@ -11,14 +11,14 @@ from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import (
     RESERVED,
     AmbiguousDeviceError,
-    additions,
     catalogue_devices,
     find_device,
     search_devices,
     slice_device,
+    user_devices,
 )
-from crossflops.hardware.devices.sheets import build_device_list, device_from_options, sheet
-from crossflops.hardware.machine import NoCpuError, cpu, gpus
+from crossflops.hardware.devices.sheets import build_device_list, device_from_options, device_sheet
+from crossflops.hardware.machine import NoCpuError, find_gpus, read_cpu
 from crossflops.hardware.peaks import load_or_measure_peak
 from crossflops.ir.device import Device, DeviceList, DeviceSheet
 from crossflops.report.machine import Gpu, Machine
@@ -35,7 +35,7 @@ def additional_devices(
     To measure this machine takes some seconds, unless it was measured before. Raises InputError
     for a file that cannot be understood.
     """
-    additional = additions(catalogue)
+    additional = user_devices(catalogue)
     if (name or "").strip().casefold() != RESERVED:
         return additional
     return (*additional, load_or_measure_peak().device())
@@ -117,7 +117,9 @@ def answer_device_question(question: DeviceQuestion) -> DeviceAnswer:
     if question.here or question.measure:
         return DeviceAnswer(describe_this_machine(question.catalogue, measure=question.measure))
     if question.peak_tflops:
-        return DeviceAnswer(sheet(device_from_options(question.peak_tflops, question.bandwidth)))
+        return DeviceAnswer(
+            device_sheet(device_from_options(question.peak_tflops, question.bandwidth))
+        )
     additional = additional_devices(question.name, question.catalogue)
     if question.search:
         matches = search_devices(question.search, additional)
@@ -138,7 +140,7 @@ def answer_device_question(question: DeviceQuestion) -> DeviceAnswer:
         is_settled = bool(precision) and _have_equal_peaks(meant)
         return DeviceAnswer(meant, None if is_settled else error)
     question.refuse_options(("precision",), "a single device is always shown with all its peaks")
-    return DeviceAnswer(sheet(device))
+    return DeviceAnswer(device_sheet(device))
 
 
 def _have_equal_peaks(meant: DeviceList) -> bool:
@@ -154,16 +156,16 @@ def describe_this_machine(
 
     Raises NoCpuError where the system says nothing and nothing is measured.
     """
-    additional = additions(catalogue)
+    additional = user_devices(catalogue)
     notes: list[str] = []
     try:
-        processor = cpu(folder)
+        processor = read_cpu(folder)
     except NoCpuError as error:
         if not measure:
             raise
         processor = None
         notes.append(error.message)
-    graphics, missing = gpus()
+    graphics, missing = find_gpus()
     notes += missing
     ways: dict[str, Callable[[], Device]] = {
         gpu.name: partial(catalogue_device_of_gpu, gpu, additional) for gpu in graphics

@@ -38,10 +38,10 @@ def compare_sides(
     change = report_difference(report, report_of_second, (first[0], second[0]), max_increase)
     if native is None or native_of_second is None:
         return change
-    from crossflops.reconcile.alignment import align
+    from crossflops.reconcile.alignment import align_models
     from crossflops.reconcile.contractions import read_alignable_model
 
-    aligned = align(
+    aligned = align_models(
         *(
             read_alignable_model(side.graph, side.trace, side.ledger)
             for side in (native, native_of_second)

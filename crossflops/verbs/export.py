@@ -14,10 +14,10 @@ from crossflops.frontends import (
     Source,
     build_model_program,
     normalize,
-    refuse_mode,
+    reject_unsupported_no_grad,
     require_frontend,
 )
-from crossflops.frontends.conversion import converting
+from crossflops.frontends.conversion import announcing_converter
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.agreement import Agreement
 from crossflops.ir.graph import Graph, Node
@@ -65,7 +65,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     _check_export_options(requested)
     request.refuse_unused_options()
     source = request.source()
-    refuse_mode(source, request.setting)
+    reject_unsupported_no_grad(source, request.setting)
     if isinstance(source.model, OnnxFile):
         if requested.verify:
             raise InputError(
@@ -76,7 +76,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     if requested.verify:
         import_onnxruntime()
     ran = (
-        require_frontend(source.model).outputs(source, request.setting)
+        require_frontend(source.model).run_and_measure_rounding(source, request.setting)
         if requested.verify
         else None
     )
@@ -142,10 +142,10 @@ def _export_onnx_file(
     from crossflops.export.onnx_file import (
         copy_model,
         data_locations,
+        iterate_file_nodes,
         main_graph_field,
         mapping_onnx_file,
-        node_data,
-        nodes_of,
+        model_explorer_node_data,
         notes_of_file,
     )
     from crossflops.files import write_file
@@ -158,11 +158,11 @@ def _export_onnx_file(
         _reject_size_options(source)
     else:
         with mapping_onnx_file(origin) as data:
-            nodes = list(nodes_of(data, main_graph_field(data)))
+            nodes = list(iterate_file_nodes(data, main_graph_field(data)))
         notes = notes_of_file(_counts_per_node(normalize(source, setting)[0]), nodes, model)
     if requested.to == "onnx":
         return copy_model(origin, requested.file, notes, data_locations(model), parameters)
-    write_file(requested.file, node_data(notes.values(), requested.unit))
+    write_file(requested.file, model_explorer_node_data(notes.values(), requested.unit))
     return [requested.file]
 
 
@@ -183,7 +183,7 @@ def _export_from_model(source: Source, setting: Setting, requested: FileRequest)
     """Write a model of a framework as ONNX or as data for a viewer; return the paths of the
     written files.
     """
-    from crossflops.export.onnx_file import node_data, notes_of_graph
+    from crossflops.export.onnx_file import model_explorer_node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write_file
     from crossflops.frontends.onnx.noted_operations import note_operations
@@ -200,17 +200,17 @@ def _export_from_model(source: Source, setting: Setting, requested: FileRequest)
         )
     parameters = note_parameters(graph, trace)
     if frontend.converted_by and requested.to == "onnx":
-        with converting(frontend.converter):
-            model, graph = frontend.with_weights(source, setting)
+        with announcing_converter(frontend.converter):
+            model, graph = frontend.convert_with_weights(source, setting)
     if isinstance(model, bytes) and (requested.to == "onnx" or not frontend.converted_by):
         noted = note_operations(model, graph)
         return _export_from_onnx_bytes(noted, setting, requested, parameters)
     is_asked = requested.annotate or requested.to != "onnx"
     notes = notes_of_graph(_counts_per_node(graph)) if is_asked else {}
     if requested.to == "onnx":
-        frontend.add_function_bodies(model)
+        frontend.add_bodies_of_foreign_operators(model)
         return save_program(model, requested.file, notes, parameters)
-    write_file(requested.file, node_data(notes.values(), requested.unit))
+    write_file(requested.file, model_explorer_node_data(notes.values(), requested.unit))
     return [requested.file]
 
 

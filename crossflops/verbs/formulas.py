@@ -20,7 +20,7 @@ _IDS = "input_ids"
 
 def read_source_architecture(source: Source) -> LanguageArchitecture:
     """Return the architecture of a language model; raise InputError for another model."""
-    return require_frontend(source.model).architecture(source.model)
+    return require_frontend(source.model).language_architecture(source.model)
 
 
 def evaluate_formulas(

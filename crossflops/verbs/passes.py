@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.frontends import Source, library_of, require_frontend
+from crossflops.frontends import Source, library_of_target, require_frontend
 from crossflops.frontends.frontend import (
     NO_IMAGES,
     ONE_TOKEN,
@@ -19,12 +19,12 @@ from crossflops.frontends.frontend import (
     NewTokens,
     PromptImages,
 )
-from crossflops.hardware.step_traffic import Formats, loads, tensor_byte_count
+from crossflops.hardware.step_traffic import Formats, node_loads, tensor_byte_count
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import UncountedNode
 from crossflops.ir.trace import Setting
-from crossflops.ledger.count import count_whole
-from crossflops.ledger.memory import activation_peak
+from crossflops.ledger.count import count_nodes_with_their_bodies
+from crossflops.ledger.memory import activation_peak_of_graph
 from crossflops.targets.request import Request
 from crossflops.threads import filter_warnings
 from crossflops.verbs.count import CountedModel, ModelBuild, count_source
@@ -63,7 +63,7 @@ class PassCounter:
         a prompt. Raises InputError where it does not generate.
         """
         frontend = require_frontend(source.model)
-        self.passes: GenerationPasses = frontend.generation(source.model, images)
+        self.passes: GenerationPasses = frontend.generation_passes(source.model, images)
         self._setting, self._batch, self._cache = setting, batch, cache_precision
         self._prefills: dict[tuple[int, int], CountedPass] = {}
         self._steps: dict[tuple[int, int, NewTokens], CountedPass] = {}
@@ -193,8 +193,13 @@ class PassMemory(NamedTuple):
 def _pass_memory(model: CountedModel) -> PassMemory:
     """Return the bytes of the weights and of the activations of a pass."""
     graph = model.graph
-    rows = loads(_without_stored_constants(graph), count_whole(graph), "fused-ideal", Formats())
-    return PassMemory(sum(row.weights for row in rows), activation_peak(graph).nbytes)
+    rows = node_loads(
+        _without_stored_constants(graph),
+        count_nodes_with_their_bodies(graph),
+        "fused-ideal",
+        Formats(),
+    )
+    return PassMemory(sum(row.weights for row in rows), activation_peak_of_graph(graph).nbytes)
 
 
 def _without_stored_constants(graph: Graph) -> Graph:
@@ -330,7 +335,7 @@ def build_layered_counter(
         new: The tokens of that step.
     """
     layers = LayerKinds(config)
-    library = None if request.given is not None else library_of(str(request.target))
+    library = None if request.given is not None else library_of_target(str(request.target))
     named = library is not None and library.prefix == "hf"
     few = max(_MANY_LAYERS, len(layers.distinct) + _CHECKED)
     if whole_model.passes.is_encoder_decoder or not named or layers.number < few:

@@ -25,8 +25,8 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, nearest_name_hint
 from crossflops.frontends.named import SIZES
-from crossflops.plugins.elsewhere import text_of
-from crossflops.report.pipeline import CountedPart, add_part_reports
+from crossflops.plugins.elsewhere import read_config_text
+from crossflops.report.pipeline import CountedPart, pipeline_report
 from crossflops.report.report import PipelinePart, Report
 from crossflops.targets import is_pipeline
 from crossflops.targets.option_forms import FORMS, check_option_type, with_config_keys
@@ -72,7 +72,7 @@ def count_pipeline(request: Request) -> Report:
         folder = file.parent.resolve()
         with contextlib.chdir(folder):
             counted = _count_parts(parts, request)
-    report = add_part_reports(file.name, counted)
+    report = pipeline_report(file.name, counted)
     typed: dict[str, Any] = {}
     made_with: dict[str, str] = {}
     for _, own in counted:
@@ -117,7 +117,7 @@ def _read_parts(file: Path) -> list[_Part]:
     import tomllib
 
     try:
-        content = tomllib.loads(text_of(file))
+        content = tomllib.loads(read_config_text(file))
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}", _HINT) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

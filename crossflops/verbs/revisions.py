@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, TargetError, nearest_name_hint
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 from crossflops.report.report import Report
 from crossflops.targets import is_onnx_target
 from crossflops.targets.request import Request
@@ -271,7 +271,7 @@ def reject_lfs_pointer(request: Request, folder: Path, revision: str) -> None:
     if not request.is_file or request.target is None:
         return
     try:
-        refuse_stand_in(folder / request.target)
+        reject_pointer_or_web_page(folder / request.target)
     except TargetError as error:
         raise InputError(
             f"{request.target} at {revision} is a Git LFS pointer, not the model",

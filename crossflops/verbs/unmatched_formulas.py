@@ -29,7 +29,9 @@ def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> It
     unused = [formula for formula in formulas_of_request() if formula.name not in names]
     if not unused:
         return
-    calls = [name for name in _operator_and_class_names_called(graph, trace) if name not in names]
+    calls = [
+        name for name in _operator_and_class_names_called(graph, trace, names) if name not in names
+    ]
     far: list[Formula] = []
     matching = {str(formula.origin) for formula in formulas_of_request() if formula.name in names}
     for formula in unused:
@@ -81,14 +83,17 @@ def _class_names_called(graph: Graph, trace: Trace) -> set[str]:
     return modules | functions
 
 
-def _operator_and_class_names_called(graph: Graph, trace: Trace) -> list[str]:
+def _operator_and_class_names_called(graph: Graph, trace: Trace, used: Set[str]) -> list[str]:
     """Return the names, as formulas write them, of all operators and classes that a model calls
-    and ONNX does not have.
+    and ONNX does not have, without operators that a formula with one of the `used` names counts.
     """
     operators = (
         operator_name(node)
         for node in all_nested_nodes(graph.nodes)
         if node.op.domain not in _STANDARD
+        and (
+            (known := find_formula(node.op.domain, node.op.type)) is None or known.name not in used
+        )
     )
     classes = (":".join(name.rsplit(".", 1)) for name in _class_names_called(graph, trace))
     return sorted({*operators, *classes})

@@ -17,7 +17,13 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import OpenedFile
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import CountedNode, Ledger
-from crossflops.ir.polynomial import Dimension, Formulas, Polynomial, evaluate, polynomial
+from crossflops.ir.polynomial import (
+    Dimension,
+    Formulas,
+    Polynomial,
+    evaluate_polynomial,
+    polynomial,
+)
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets.request import Request
@@ -297,7 +303,7 @@ def _has_matching_totals(
     """Return whether the polynomials give the totals that are counted at these sizes."""
     totals = counter.point_at_sizes(sizes).totals
     return all(
-        evaluate(polynomials[kind], sizes) == total
+        evaluate_polynomial(polynomials[kind], sizes) == total
         for kind, total in zip(KINDS, totals, strict=True)
     )
 

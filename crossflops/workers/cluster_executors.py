@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from crossflops.errors import InputError, MissingExtraError
-from crossflops.plugins.discovery import extra
+from crossflops.plugins.discovery import extra_install_command
 
 _PATIENCE = 20  # seconds for a scheduler to answer
 _ATTEMPTS = 3  # of a call whose worker ended
@@ -77,4 +77,6 @@ def _import_library(name: str, extra_name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise MissingExtraError(f"{name} is not installed", extra(extra_name)) from error
+        raise MissingExtraError(
+            f"{name} is not installed", extra_install_command(extra_name)
+        ) from error

@@ -31,7 +31,9 @@ def observe_tool(
     if not on_fakes(adapter):
         raise fake_weights_error(adapter.name)
     frontend = frontend_of(model)
-    with frontend.watching_values(model) if frontend else contextlib.nullcontext(str) as needed:
+    with (
+        frontend.watching_value_reads(model) if frontend else contextlib.nullcontext(str) as needed
+    ):
         try:
             answer = _time_tool(adapter, model, args, kwargs, setting)
         except Exception as problem:

@@ -18,7 +18,7 @@ import msgspec
 from crossflops.errors import print_worker_stderr
 from crossflops.ir.profile import Failure, Profile
 from crossflops.limits import end_when_pipe_closes, process_thread_count
-from crossflops.plugins.failures import shorten_line, speaks_of_memory, tool_failure
+from crossflops.plugins.failures import says_memory_ran_out, shorten_line, tool_failure
 from crossflops.workers.conversation import OrderFields
 from crossflops.workers.jobs import Order
 
@@ -532,7 +532,7 @@ class Worker(MonitoredProcess):
                 f"{self.python} could not start the worker",
                 f"install crossflops and the plugin of {self.tool} into that interpreter",
             )
-        if speaks_of_memory(self.stderr_tail()):
+        if says_memory_ran_out(self.stderr_tail()):
             return tool_failure(self.tool, "memory", f"ran out of memory while {doing}")
         if status == -signal.SIGKILL:
             hint = (

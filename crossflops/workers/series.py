@@ -17,7 +17,10 @@ from typing import Any, NamedTuple
 from crossflops import threads
 from crossflops.errors import CrossflopsError, CrossflopsWarning
 from crossflops.limits import end_when_pipe_closes
-from crossflops.operators.formula_sources import hold_formulas, places_for_workers
+from crossflops.operators.formula_sources import (
+    formula_locations_for_workers,
+    load_formulas_for_process,
+)
 
 _STDOUT, _STDERR = 1, 2
 
@@ -50,7 +53,10 @@ def run_series(
     context = multiprocessing.get_context("spawn")  # a fork has half of what a framework started
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
-        jobs, context, initializer=_initialize_series_process, initargs=(places_for_workers(),)
+        jobs,
+        context,
+        initializer=_initialize_series_process,
+        initargs=(formula_locations_for_workers(),),
     )
     futures: list[Future[_Answer]] = []
     try:
@@ -95,7 +101,7 @@ def _initialize_series_process(formulas: tuple[str, ...]) -> None:
     parent = multiprocessing.parent_process()
     if os.name == "posix" and parent is not None:
         end_when_pipe_closes(parent.sentinel, lambda: os._exit(1))
-    hold_formulas(formulas)
+    load_formulas_for_process(formulas)
 
 
 def _call_with_warnings(function: Callable[..., Any], provided: tuple[Any, ...]) -> _Answer:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 import msgspec
 
 from crossflops.frontends import Source
-from crossflops.frontends.conversion import forget_listeners
+from crossflops.frontends.conversion import remove_conversion_listeners
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 from crossflops.workers.parent import REFUSED, THREADS, serve_orders
@@ -87,7 +87,7 @@ def fork_background_computation(compute: Callable[[], Any]) -> Background:
 
     def compute_in_background() -> Any:
         """Return `compute()`, called in the forked process with half of the CPUs for PyTorch."""
-        forget_listeners()
+        remove_conversion_listeners()
         importlib.import_module("torch").set_num_threads(max(1, (os.cpu_count() or 1) // 2))
         return compute()
 
@@ -98,7 +98,7 @@ def _serve_in_fork(sources: Mapping[int, Source]) -> NoReturn:
     """Serve the orders of a fork server in this forked process; `sources` are the models that are
     built already.
     """
-    forget_listeners()
+    remove_conversion_listeners()
     serve_orders(sources)
 
 

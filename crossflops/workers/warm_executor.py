@@ -18,7 +18,10 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsError
 from crossflops.limits import end_when_pipe_closes
-from crossflops.operators.formula_sources import hold_formulas, places_for_workers
+from crossflops.operators.formula_sources import (
+    formula_locations_for_workers,
+    load_formulas_for_process,
+)
 
 _STDOUT, _STDERR = 1, 2
 _READY = "ready"
@@ -102,7 +105,9 @@ class WarmExecutor(Executor):
         """
         context = multiprocessing.get_context("spawn")  # a fork has half of what a framework began
         link, other = context.Pipe()
-        process = context.Process(target=_serve_calls, args=(other, places_for_workers()))
+        process = context.Process(
+            target=_serve_calls, args=(other, formula_locations_for_workers())
+        )
         with self._lock:
             if self._is_closed:
                 raise WorkerEndedError("the sweep was ended", "run it again")
@@ -163,7 +168,7 @@ def _serve_calls(link: Connection, formulas: tuple[str, ...]) -> None:
         end_when_pipe_closes(parent.sentinel, lambda: os._exit(1))
         # else the locks of libraries are named, and outlive a process that is killed
         multiprocessing.set_start_method("fork", force=True)
-    hold_formulas(formulas)
+    load_formulas_for_process(formulas)
     link.send(_READY)
     while True:
         try:

@@ -100,10 +100,10 @@ def _with_user_formulas(job: Job, adapter: Adapter) -> Adapter:
     """Return the adapter with the caller's formulas, if the job says that its tool gets some."""
     if not job.taught:
         return adapter
-    from crossflops.operators.formula_sources import hold_formulas
+    from crossflops.operators.formula_sources import load_formulas_for_process
     from crossflops.plugins.teaching import teach_adapter
 
-    hold_formulas(job.formulas)
+    load_formulas_for_process(job.formulas)
     return teach_adapter(adapter, job.taught)
 
 
@@ -161,7 +161,7 @@ def find_job_adapter(job: Job) -> Adapter | Failure:
     """
     if job.adapter is None:
         return discovery.load_plugin_adapter(job.tool)
-    return discovery.load_value(job.tool, job.adapter)
+    return discovery.load_adapter_from_path(job.tool, job.adapter)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.report.bench import BenchPeak
-from crossflops.report.bench_errors import kernel_errors
+from crossflops.report.bench_errors import kernel_time_errors
 from tests.onnx_files import parsed
 
 
@@ -164,10 +164,10 @@ def test_a_rate_above_the_peak_is_an_error():
     times = KernelTimes((KernelTime("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
     low, high = (BenchPeak(rates={"float32": rate}, source="given") for rate in (200e6, 512e6))
     profile = build_kernel_profile(times, joined, count(graph), low, "test")
-    assert ["128 % of the peak" in text for text in kernel_errors(profile, low)] == [True]
+    assert ["128 % of the peak" in text for text in kernel_time_errors(profile, low)] == [True]
     profile = build_kernel_profile(times, joined, count(graph), high, "test")
     assert profile.kernels[0].share == 0.5
-    assert list(kernel_errors(profile, high)) == []
+    assert list(kernel_time_errors(profile, high)) == []
 
 
 def test_kernels_longer_than_their_run_are_an_error():
@@ -176,7 +176,7 @@ def test_kernels_longer_than_their_run_are_an_error():
     joined = match_nodes_to_kernels(graph.nodes, level(("Relu_0", "Relu", ("x",), ("y",))))
     times = KernelTimes((KernelTime("Relu_0", "Relu", 3e-6, 1),), 2e-6, 1)
     profile = build_kernel_profile(times, joined, count(graph), None, "test")
-    assert ["50.0 % longer" in text for text in kernel_errors(profile, None)] == [True]
+    assert ["50.0 % longer" in text for text in kernel_time_errors(profile, None)] == [True]
 
 
 def test_a_peak_of_another_precision_is_no_denominator():

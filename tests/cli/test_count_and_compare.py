@@ -171,7 +171,7 @@ def test_the_status_of_count(line, answers, report, uncounted, strict, status):
 
 def test_without_a_tool_the_remedy_is_told(line, answers, report, monkeypatch):
     """With no tool installed the native count is shown, and the command that installs some."""
-    monkeypatch.setattr(compare, "to_install", lambda: "pip install that")
+    monkeypatch.setattr(compare, "plugin_install_command", lambda: "pip install that")
     answers(report({}))
     status, out, err = line("compare", "m:f")
     assert status == 0

@@ -18,8 +18,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def here(monkeypatch):
     """A machine with a GPU."""
-    monkeypatch.setattr(machine, "cpu", lambda root: CPU)
-    monkeypatch.setattr(machine, "gpus", lambda: ((GPU,), ("nothing of AMD",)))
+    monkeypatch.setattr(machine, "read_cpu", lambda root: CPU)
+    monkeypatch.setattr(machine, "find_gpus", lambda: ((GPU,), ("nothing of AMD",)))
     monkeypatch.setattr(machine, "load_or_measure_peak", lambda measure_anew=False: PEAK)
 
 

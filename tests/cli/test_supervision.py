@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system that c
 _PROGRAM = """
     import sys, time
     from crossflops.cli.supervision import run_supervised, set_converter_timeout
-    from crossflops.frontends.conversion import converting
+    from crossflops.frontends.conversion import announcing_converter
 
     def refuse(message, hint, status):
         print(f"{message} | {hint}", file=sys.stderr)
@@ -56,7 +56,7 @@ def test_a_converter_that_runs_away_is_ended_with_a_message() -> None:
     begin = time.monotonic()
     status, _, err = _done("""
         set_converter_timeout(0.3)
-        with converting("jax2onnx"):
+        with announcing_converter("jax2onnx"):
             wait()
     """)
     assert status == 2
@@ -71,7 +71,7 @@ def test_one_that_hears_no_signal_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
         import crossflops.cli.supervision, signal
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         set_converter_timeout(0.2)
-        with converting("tf2onnx"):
+        with announcing_converter("tf2onnx"):
             wait()
     """)
     assert status == 2
@@ -82,7 +82,7 @@ def test_what_takes_its_time_outside_a_converter_is_left_alone() -> None:
     """A tool, or a model that is built, has limits of its own."""
     status, out, err = _done("""
         set_converter_timeout(0.1)
-        with converting("torch"):
+        with announcing_converter("torch"):
             pass
         time.sleep(0.5)
         print("done")
@@ -96,7 +96,7 @@ def test_every_conversion_has_its_own_time() -> None:
     status, out, _ = _done("""
         set_converter_timeout(0.6)
         for _ in range(3):
-            with converting("skl2onnx"):
+            with announcing_converter("skl2onnx"):
                 time.sleep(0.3)
         print("done")
         return 0
@@ -108,7 +108,7 @@ def test_a_process_that_the_system_kills_says_so() -> None:
     """As where memory is short."""
     status, _, err = _done("""
         import os, signal
-        with converting("tf2onnx"):
+        with announcing_converter("tf2onnx"):
             os.kill(os.getpid(), signal.SIGKILL)
     """)
     assert status == 2

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from crossflops.render.latex import escape_latex, latex
-from crossflops.render.page import Column, Page, Row, Table, right
+from crossflops.render.page import Column, Page, Row, Table, number_columns
 from tests.onnx_files import parsed, saved, with_weights
 
 # MACs 2 x 3 x 5 = 30; Relu has 10 comparisons, so 70 FLOPs; 15 parameters.
@@ -69,7 +69,7 @@ def test_latex_has_booktabs_and_the_footnote(line, tmp_path, monkeypatch):
 
 def test_figures_of_latex_align_at_their_points():
     """Blank digits fill up what has fewer places; a column of words stays."""
-    columns = (Column(head="model"), *right("MACs (M)"))
+    columns = (Column(head="model"), *number_columns("MACs (M)"))
     rows = tuple(
         Row.from_cells(f"v1.{k}", cell) for k, cell in enumerate(("61.10", "1.235", "7", "-"))
     )

@@ -64,7 +64,7 @@ def world(monkeypatch):
     monkeypatch.setattr(doctor, "plugin_entry_points", lambda: dict.fromkeys(adapters))
     monkeypatch.setattr(doctor, "load_plugin_adapter", adapters.__getitem__)
     monkeypatch.setattr(doctor, "all_conventions", lambda: known)
-    monkeypatch.setattr(doctor, "to_install", lambda tools: f"pip install {tools[0]}")
+    monkeypatch.setattr(doctor, "plugin_install_command", lambda tools: f"pip install {tools[0]}")
     monkeypatch.setattr(explain, "all_conventions", lambda: known)
     monkeypatch.setattr(
         explain, "all_causes", lambda: (Cause(id="norm.batch", title="t", page="p"),)
@@ -173,7 +173,9 @@ def test_tools_elsewhere_have_their_place(line, monkeypatch, tmp_path, verb):
         "new": Failure(tool="new", stage="load", message="no Python", hint="give another"),
     }
     asked = []
-    monkeypatch.setattr(doctor, "offers", lambda named: asked.append(named) or far)
+    monkeypatch.setattr(
+        doctor, "ask_interpreters_for_tools", lambda named: asked.append(named) or far
+    )
     monkeypatch.chdir(tmp_path)
     (tmp_path / "crossflops.toml").write_text('[python]\ngone = "/g/python"\nnew = "/no"\n')
     out = line(verb, "--python", "fine=/v", "--python", "new=/n", "--json")[1]

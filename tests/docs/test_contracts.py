@@ -53,7 +53,7 @@ WITH_EXAMPLE = {
     **FACTORIES,
 }
 OTHERS = {
-    "Operators.without_rule": Operators.without_rule,
+    "Operators.declare_without_rule": Operators.declare_without_rule,
     "Tool.include": Tool.include,
     "Tool.rules": Tool.rules,
     **{

@@ -6,7 +6,7 @@ import pytest
 
 import crossflops
 from crossflops.errors import NormalizeError
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
@@ -70,8 +70,10 @@ def test_pytorch_does_as_many(counted, frozen, trainable):
     step = total_work(count_training_step(own.graph, TrainedWeights(own.trace, frozen, trainable)))
     ours = 2 * (step.forward + step.backward).macs
     for name, weight in model.named_parameters():
-        off = any(matches(name, pattern) for pattern in frozen)
-        weight.requires_grad = not off or any(matches(name, pattern) for pattern in trainable)
+        off = any(matches_weight_pattern(name, pattern) for pattern in frozen)
+        weight.requires_grad = not off or any(
+            matches_weight_pattern(name, pattern) for pattern in trainable
+        )
     with FlopCounterMode(display=False) as counter:
         model(x).sum().backward()
     assert ours == counter.get_total_flops()
@@ -556,10 +558,10 @@ def test_vectors_of_a_factorization_by_hand():
     """U of 7 x 3 alone: U^T dU twice, 63 each, and three products of 7 x 3 by 3 x 3."""
     from crossflops.operators import linear_algebra
 
-    assert linear_algebra.svd_back(7, 3, left=True, right=False).macs == 5 * 7 * 3 * 3
-    assert linear_algebra.svd_back(7, 3, left=False, right=True).macs == 2 * 27 + 63
-    assert linear_algebra.svd_back(7, 3, left=False, right=False).macs == 63
-    assert linear_algebra.qr_back(7, 3, q=True, r=False).macs == 2 * 63
+    assert linear_algebra.svd_gradient_cost(7, 3, left=True, right=False).macs == 5 * 7 * 3 * 3
+    assert linear_algebra.svd_gradient_cost(7, 3, left=False, right=True).macs == 2 * 27 + 63
+    assert linear_algebra.svd_gradient_cost(7, 3, left=False, right=False).macs == 63
+    assert linear_algebra.qr_gradient_cost(7, 3, q=True, r=False).macs == 2 * 63
 
 
 class TakesAView(torch.nn.Module):

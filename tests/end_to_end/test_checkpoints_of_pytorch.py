@@ -5,7 +5,7 @@ from functools import partial, reduce
 
 import pytest
 
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
@@ -90,7 +90,9 @@ def test_pytorch_runs_as_much_again(counted, frozen):
     model, x, native = counted
     exact = count_training_step(native.graph, TrainedWeights(native.trace, frozen, ()))
     for name, parameter in model.named_parameters():
-        parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
+        parameter.requires_grad = not any(
+            matches_weight_pattern(name, pattern) for pattern in frozen
+        )
     again = sum(cost.macs for cost in exact.checkpointed.values())
     step = total_work(exact)
     ran = executed.step(model, (x,))
@@ -172,7 +174,9 @@ def test_arrangements_run_as_much_again(run):
     for frozen in ((), ("stem", "blocks.0", "blocks.1"), ("*weight*",), ("blocks.3", "head")):
         exact = count_training_step(native.graph, TrainedWeights(native.trace, frozen, ()))
         for name, parameter in model.named_parameters():
-            parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
+            parameter.requires_grad = not any(
+                matches_weight_pattern(name, pattern) for pattern in frozen
+            )
         again = sum(cost.macs for cost in exact.checkpointed.values())
         step = total_work(exact)
         assert (step.forward.macs, step.backward.macs + again) == executed.step(model, (x,))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import crossflops
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
@@ -41,7 +41,9 @@ FREEZES = [(), ("first",), ("w", "v", "inner.0")]
 def freeze(model, frozen):
     """The model with these parameters frozen."""
     for name, parameter in model.named_parameters():
-        parameter.requires_grad = not any(matches(name, pattern) for pattern in frozen)
+        parameter.requires_grad = not any(
+            matches_weight_pattern(name, pattern) for pattern in frozen
+        )
     return model
 
 

@@ -50,6 +50,30 @@ class Gate(nn.Module):
         return x * torch.sigmoid(self.inner(x))
 
 
+class Repeat(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6, bias=False)
+
+    def forward(self, x, times=1):
+        for _ in range(times):
+            x = self.inner(x)
+        return x
+
+
+class Repeated(nn.Module):
+    def __init__(self, **named):
+        super().__init__()
+        self.repeat, self.named = Repeat(), named
+
+    def forward(self, x):
+        return self.repeat(x, **self.named) if self.named else self.repeat(x, 3)
+
+
+def repeated_by_keyword():
+    return Repeated(times=3)
+
+
 class Model(nn.Module):
     def __init__(self, operator="product"):
         super().__init__()
@@ -104,6 +128,12 @@ def count_graded(call):
 def gate(call):
     assert call.input("inner.weight").shape == (6, 6)
     return Cost(macs=12 * call.input("x").numel)
+"""
+REPEAT = """
+
+@crossflops.operator("taught37::repeat", module="taught_model:Repeat", backward="none")
+def repeat(call):
+    return Cost(macs=call.attributes["times"] * call.input("x").numel * 6)
 """
 
 LAYER, PRODUCT, GATE = 288, 192, 576
@@ -168,6 +198,27 @@ def test_modules(folder):
     assert report.macs == LAYER + GATE
     assert not report.reconciliation("thop").explanations
     assert taught(report, "thop") == {"taught37::gate": 1}
+
+
+def test_plain_arguments_of_a_module(folder):
+    """A hook is given those by position; one by keyword has its default there, which is 1."""
+    (folder / "own.py").write_text(FORMULAS + REPEAT)
+    report = compare("Repeated", MODULE_TOOLS)
+    assert report.macs == 3 * LAYER
+    assert totals(report) == {"thop": 3 * LAYER, "ptflops-pytorch": 3 * LAYER // 8}
+    report = compare("repeated_by_keyword", MODULE_TOOLS)
+    assert report.macs == 3 * LAYER
+    assert totals(report) == {"thop": LAYER, "ptflops-pytorch": LAYER // 8}
+
+
+def test_a_pattern_is_not_given_to_a_tool(folder):
+    """A tool takes the name of an operator; crossflops itself counts by the pattern."""
+    (folder / "own.py").write_text(FORMULAS.replace("taught37::product", "taught37::prod*"))
+    report = compare("Model", OPERATOR_TOOLS)
+    assert report.macs == LAYER + PRODUCT
+    for profile in report.profiles:
+        (refused,) = (row.refused for row in profile.taught if row.formula == "taught37::prod*")
+        assert refused.endswith("accepts the names of operators, not a pattern for names")
 
 
 def test_the_root_of_thop(folder):

@@ -242,8 +242,8 @@ def test_one_that_is_imported_holds_for_the_process(model: str, tmp_path: Path) 
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import crossflops, registered\n"
         "print(crossflops.count(sys.argv[2]).macs)\n"
-        "from crossflops.operators.formula_sources import places_for_workers\n"
-        "print(places_for_workers())\n"
+        "from crossflops.operators.formula_sources import formula_locations_for_workers\n"
+        "print(formula_locations_for_workers())\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path), model], capture_output=True, text=True

@@ -109,6 +109,27 @@ class Att(nn.Module):
         return self.q(x) @ self.q.weight
 
 
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.mode, self.causal = nn.Linear(8, 8), "stored", True
+
+    def forward(self, x, steps, mask=None, *, mode=None, causal=False, scale=0.5, sizes=()):
+        for _ in range(steps):
+            x = self.q(x) * scale
+        return x
+
+
+class Stepped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.steps = Steps()
+
+    def forward(self, x):
+        x = self.steps(x, 2)
+        return self.steps(x, steps=3, mode="given", causal=False, sizes=[4, 5])
+
+
 class Fn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
@@ -213,6 +234,26 @@ def test_the_backward_of_a_formula_goes_over_all_others(model: str) -> None:
     assert step.forward_macs == linear + 3
     assert (step.backward_input_macs, step.backward_weight_macs) == (5, linear + 7)
     assert step.recomputed_macs == 11
+
+
+def test_a_formula_of_a_module_sees_the_arguments_of_its_call(model: str) -> None:
+    """Those of the call by position or keyword, then attributes of the module, then defaults."""
+    own = written(
+        model,
+        '@crossflops.operator("own::Steps", module="models37:Steps", backward="none")\n'
+        "def steps(call):\n"
+        "    seen = call.attributes\n"
+        "    first = 'stored', True, 0.5, None\n"
+        "    second = 'given', False, 0.5, (4, 5)\n"
+        "    expected = first if seen['steps'] == 2 else second\n"
+        "    found = seen['mode'], seen['causal'], seen['scale'], seen.get('sizes')\n"
+        "    assert found == expected, found\n"
+        "    assert 'mask' not in seen\n"
+        "    return Cost(macs=seen['steps'] * call.input('x').numel * 8)\n",
+    )
+    report = crossflops.count(f"{model}:Stepped", ["3x8"], formulas=[own])
+    assert report.macs == 5 * 3 * 8 * 8
+    assert [row.calls for row in report.custom_operators] == [2]
 
 
 def test_a_module_and_a_function_are_one_node_each(model: str) -> None:

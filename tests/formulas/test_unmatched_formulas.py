@@ -105,7 +105,7 @@ def test_registered_formulas_may_match_nothing(model: str, tmp_path: Path) -> No
             assert crossflops.count(model, formulas=[own]).warnings == ()
     finally:
         STATE.imported = before
-        STATE.settle()
+        STATE.update_formulas_in_force()
 
 
 @pytest.mark.torch

@@ -119,7 +119,7 @@ def test_packed_rows_go_where_pytorch_puts_them():
         for total in (-1, 8):
             given = (packed.data, packed.batch_sizes, True, -1.5, total)
             packed.batch_sizes.real_tensor = packed.batch_sizes
-            padded, sizes = python_steps._pad_sequence_pieces(own, *given)
+            padded, sizes = python_steps._pad_packed_sequence_by_pieces(own, *given)
             expected, expected_sizes = own(*given)
             assert torch.equal(padded, expected)
             assert torch.equal(sizes, expected_sizes)

@@ -9,7 +9,7 @@ from torch import nn
 
 import crossflops
 from crossflops.frontends.pytorch.load.compiled import running_uncompiled
-from crossflops.frontends.pytorch.load.model import duplicate
+from crossflops.frontends.pytorch.load.model import copy_torch_model
 
 pytestmark = pytest.mark.torch
 TOOLS = ["torch-profiler", "torch-flop-counter", "thop"]
@@ -78,7 +78,7 @@ def test_a_count_is_that_of_the_code(name):
 
 def test_a_copy_has_a_compiled_method_of_its_own():
     """A copy runs its own weights."""
-    own = duplicate(Method())
+    own = copy_torch_model(Method())
     with torch.no_grad():
         own.linear.weight.zero_()
     assert not own(torch.ones(2, 10)).any()

@@ -8,9 +8,15 @@ import pytest
 import crossflops
 from crossflops import Report
 from crossflops.errors import NormalizeError
-from crossflops.frontends.pytorch.record import executed_products
+from crossflops.frontends.pytorch.record import (
+    data_dependence,
+    executed_products,
+    open_size_limit,
+    tracing,
+)
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.measurement import Run
+from crossflops.ir.trace import Setting
 from tests.models import Apply, F, nn, torch
 
 pytestmark = pytest.mark.torch
@@ -411,7 +417,7 @@ def test_a_layer_is_cast_within_a_forward(dtype):
 
 def test_a_path_that_nobody_could_check_is_said(monkeypatch):
     """The path of a run is taken, and the reader is told that no run was held against it."""
-    monkeypatch.setattr(executed_products, "model_run_products", lambda *_: 1 / 0)
+    monkeypatch.setattr(executed_products, "run_model_and_count_product_flops", lambda *_: 1 / 0)
     report = crossflops.count(Unlike(), (rows(),))
     assert report.macs == 10 * DIM * DIM
     assert any("could not check" in n and "division by zero" in n for n in report.observed.notes)
@@ -442,3 +448,47 @@ def test_what_works_in_place_works_once():
     x[0, 0] = 3
     model = Apply(forward, a=nn.Linear(DIM, DIM))
     assert crossflops.count(model, (x,)).macs == 3 * 2 * DIM * DIM
+
+
+class ManyMasks(nn.Module):
+    """Twenty experts that take the rows of a boolean mask each."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(DIM, 20, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(20))
+
+    def forward(self, x):
+        """Two of twenty experts for every row."""
+        chosen = self.gate(x).topk(2).indices
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mask = (chosen == number).any(-1)
+            out[mask] += expert(x[mask])
+        return out
+
+
+@pytest.mark.parametrize("limit", [open_size_limit.OPEN_SIZES, 1000])
+def test_many_open_sizes_end_the_export_without_values(monkeypatch, limit):
+    """What is counted, and what is said to depend on values, is the same without that limit."""
+    monkeypatch.setattr(open_size_limit, "OPEN_SIZES", limit)
+    torch.manual_seed(0)
+    model, x = ManyMasks(), torch.randn(6, DIM)
+    report = crossflops.count(model, x)
+    # the gate for six rows, and two experts for each of them
+    assert report.macs == 6 * DIM * 20 + 6 * 2 * DIM * DIM
+    depending = {node.path for node in report.nodes if node.depends_on_inputs and node.macs}
+    chosen = set(model.gate(x).topk(2).indices.flatten().tolist())
+    assert depending == {f"experts.{number}" for number in chosen}
+
+
+def test_an_export_without_values_follows_if_values_do_not_help(monkeypatch):
+    """Beyond the limit of open sizes, and with no export with values, the sizes stay open."""
+    monkeypatch.setattr(tracing, "_export_with_real_values", lambda asked: "it raised ValueError")
+    trace = tracing.export_with_values_if_needed(
+        tracing.ExportRequest(ManyMasks(), (torch.randn(6, DIM),), {}, Setting())
+    )
+    assert trace.notes[-1] == "real values did not help: it raised ValueError"
+    assert any(
+        is_open for _, is_open in data_dependence.tensor_operators_with_size_flags(trace.program)
+    )

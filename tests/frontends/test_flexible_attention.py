@@ -15,9 +15,9 @@ import crossflops
 from crossflops.bench.timing import BenchLimits
 from crossflops.frontends.pytorch.load.flexible_attention import (
     AS_OPERATORS,
-    Attending,
-    describe_masks,
-    observe_masks,
+    FlexAttentionRunner,
+    run_and_describe_masked_attention,
+    sentence_on_masked_attention,
 )
 from crossflops.profiling.run import Recipe, time_steps
 from tests import executed
@@ -79,7 +79,7 @@ def test_masked_layers_are_counted_dense_and_their_blocks_stated(freeze):
 
 def test_scalars_make_a_tensor_after_a_mask_was_made():
     """To PyTorch a tensor class with a `__getitem__` of Python's is a sequence, for good."""
-    observe_masks(lambda: Residual()(torch.randn(1, 256, 16)))
+    run_and_describe_masked_attention(lambda: Residual()(torch.randn(1, 256, 16)))
     assert torch.tensor([torch.tensor(1.0), torch.tensor(2.0)]).tolist() == [1.0, 2.0]
 
 
@@ -124,11 +124,13 @@ def test_blocks_of_a_mask(mask, heads, length, block, kept, blocks, scores):
     given = library.create_block_mask(
         mask, None, heads, length, length, device="cpu", BLOCK_SIZE=block
     )
-    (call,) = calls = observe_masks(lambda: library.flex_attention(q, q, q, block_mask=given))
+    (call,) = calls = run_and_describe_masked_attention(
+        lambda: library.flex_attention(q, q, q, block_mask=given)
+    )
     assert (call.kept, call.blocks) == (kept, blocks)
     assert (call.macs, call.kept_macs) == (2 * length * length * 16, scores * 16)
-    assert f"{kept} of {blocks} blocks, {scores * 16} MACs" in describe_masks(calls)
-    assert observe_masks(lambda: library.flex_attention(q, q, q)) == []
+    assert f"{kept} of {blocks} blocks, {scores * 16} MACs" in sentence_on_masked_attention(calls)
+    assert run_and_describe_masked_attention(lambda: library.flex_attention(q, q, q)) == []
 
 
 def test_operators_give_what_pytorch_compiles():
@@ -139,7 +141,7 @@ def test_operators_give_what_pytorch_compiles():
         return library.flex_attention(q, q, q, lambda s, _b, h, i, j: s + bias[h, j] * (i > 3))
 
     results = []
-    observe_masks(lambda: results.append(attend()))
+    run_and_describe_masked_attention(lambda: results.append(attend()))
     scores = q @ q.transpose(-2, -1) / 8**0.5
     rows = (torch.arange(32) > 3).view(-1, 1)
     expected = (scores + bias.view(1, 2, 1, 32) * rows).softmax(-1) @ q
@@ -191,8 +193,8 @@ def test_a_step_under_a_mask_by_hand(keeps, in_blocks, blocks):
     assert report.training.backward_weight_macs == layer
     assert report.training.backward_input_macs == 2 * scores
     assert blocks in report.to_json()
-    attending = Attending(model)
-    with attending.running():
+    attending = FlexAttentionRunner(model)
+    with attending.running_as_operators():
         assert executed.step(model, (x,)) == (layer + scores, layer + 2 * scores)
     assert attending.note == AS_OPERATORS
 

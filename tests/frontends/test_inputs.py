@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import parse_inputs, split_input_values, to_call_arguments
-from crossflops.frontends.pytorch.load.inputs import make, tensors_from_npz
+from crossflops.frontends.inputs import parse_inputs, to_args_and_kwargs, to_call_arguments
+from crossflops.frontends.pytorch.load.inputs import make_model_arguments, tensors_from_npz
 from crossflops.ir.graph import TensorSpec
 
 
@@ -73,7 +73,7 @@ def test_a_text_that_says_nothing_is_refused(texts, message):
 
 def test_places_become_positions_in_numeric_order():
     """The tenth input comes after the second; everything else is a keyword."""
-    args, kwargs = split_input_values({"10": "k", "mask": "m", "2": "c", "0": "a"})
+    args, kwargs = to_args_and_kwargs({"10": "k", "mask": "m", "2": "c", "0": "a"})
     assert (args, kwargs) == (("a", "c", "k"), {"mask": "m"})
 
 
@@ -119,22 +119,22 @@ class TestTensors:
     )
     def test_every_type_can_be_made(self, dtype):
         """The tensor has the type and shape that were asked for; integers are zeros."""
-        (made,), _ = make(None, parse_inputs([f"2x3:{dtype}"]))
+        (made,), _ = make_model_arguments(None, parse_inputs([f"2x3:{dtype}"]))
         assert (str(made.dtype), tuple(made.shape)) == (f"torch.{dtype}", (2, 3))
         if not (made.is_floating_point() or made.is_complex()):
             assert made.sum() == 0
 
     def test_scalars_and_names_arrive(self):
         """A scalar has no axis, and a name makes a keyword."""
-        (first,), kwargs = make(None, parse_inputs(["scalar", "mask=4:bool"]))
+        (first,), kwargs = make_model_arguments(None, parse_inputs(["scalar", "mask=4:bool"]))
         assert first.shape == ()
         assert kwargs["mask"].dtype == self.torch.bool
 
     def test_making_inputs_is_repeatable_and_leaves_the_generator(self):
         """The same values every time, and the caller's random state as it was."""
         before = self.torch.get_rng_state()
-        (first,), _ = make(None, parse_inputs(["8"]))
-        (two,), _ = make(None, parse_inputs(["8"]))
+        (first,), _ = make_model_arguments(None, parse_inputs(["8"]))
+        (two,), _ = make_model_arguments(None, parse_inputs(["8"]))
         assert self.torch.equal(first, two)
         assert self.torch.equal(self.torch.get_rng_state(), before)
 
@@ -142,7 +142,7 @@ class TestTensors:
     def test_a_tensor_too_large_is_refused(self, text):
         """Nothing is allocated."""
         with pytest.raises(InputError, match="the input '0' would take"):
-            make(None, parse_inputs([text]))
+            make_model_arguments(None, parse_inputs([text]))
 
     def test_a_file_gives_positions_and_names(self, tmp_path):
         """Arrays without a name are positions, values are as they were saved."""

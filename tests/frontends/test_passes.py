@@ -11,7 +11,7 @@ from crossflops.frontends.passes import (
     PassGroup,
     PassOrderError,
     Pipeline,
-    look_at,
+    take_snapshot,
 )
 from crossflops.ir.graph import Graph, Node, Op
 
@@ -30,7 +30,7 @@ def _pass(name, requires=(), ensures=(), ends=(), apply=lambda graph: graph):
     return Pass(name, apply, frozenset(requires), frozenset(ensures), frozenset(ends))
 
 
-def _pipeline(*passes, given=(), wanted=(), look=lambda graph: look_at(graph, None)):
+def _pipeline(*passes, given=(), wanted=(), look=lambda graph: take_snapshot(graph, None)):
     return Pipeline(ROOM, passes, look, frozenset(given), frozenset(wanted))
 
 

@@ -154,7 +154,7 @@ def _mixed_pytorch():
 def _mixed_tensorflow():
     import tensorflow as tf
 
-    from crossflops.frontends.tensorflow.convert.own_gradients import own_gradients
+    from crossflops.frontends.tensorflow.convert.own_gradients import custom_gradient_uses
     from crossflops.frontends.tensorflow.passes import PIPELINE, TensorFlowConversion
     from crossflops.frontends.tensorflow.program import record_frozen_model
 
@@ -182,7 +182,7 @@ def _mixed_tensorflow():
         runnable=lambda: (b"", {}),
         lowered=recorded.operation_graph,
         layers=recorded.layers,
-        owns=own_gradients(recorded.operation_graph),
+        owns=custom_gradient_uses(recorded.operation_graph),
     )
 
 
@@ -448,7 +448,7 @@ def test_each_other_swap_of_neighbours_breaks_a_requirement(frontend):
 
 
 def _is_marked(node):
-    without_gradients = node.constant or node.dead or not node.stands_for_itself
+    without_gradients = node.constant or node.dead or not node.is_operation_of_model
     own = node.training
     gradients = own.own_backward or own.severed or own.derived_as or own.checkpoint
     return bool(without_gradients or gradients)

@@ -85,11 +85,11 @@ def test_asking_about_a_framework_imports_none():
     """Attributes, targets and values are answered by what is there already."""
     script = (
         "import sys\n"
-        "from crossflops.frontends import FRONTENDS, frontend_of, may_be_of_another\n"
+        "from crossflops.frontends import FRONTENDS, frontend_of, may_be_of_other_framework\n"
         "assert frontend_of(len) is None and frontend_of(object()) is None\n"
-        "assert may_be_of_another('keras.applications:ResNet50', {'torch'})\n"
-        "assert not may_be_of_another('torchvision.models:resnet50', {'torch'})\n"
-        "assert [each.reads('model.keras') for each in FRONTENDS].count(True) == 1\n"
+        "assert may_be_of_other_framework('keras.applications:ResNet50', {'torch'})\n"
+        "assert not may_be_of_other_framework('torchvision.models:resnet50', {'torch'})\n"
+        "assert [each.can_read('model.keras') for each in FRONTENDS].count(True) == 1\n"
         "packages = {name for each in FRONTENDS for name in each.packages} - {'onnxscript'}\n"
         "assert not packages & set(sys.modules), packages & set(sys.modules)\n"
     )

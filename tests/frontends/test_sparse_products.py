@@ -274,5 +274,5 @@ def test_a_program_that_does_not_run_is_refused():
             (pattern().to_sparse(), ROWS),
         )
         with pytest.raises(NormalizeError, match="the exported program does not run") as refused:
-            sparse.write_out_sparse(program)
+            sparse.replace_sparse_operators(program)
     assert "use dense tensors" in refused.value.hint

@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 
 from crossflops.frontends import load_with_retry
-from crossflops.frontends.pytorch.convert.exporter import DOMAIN, to_onnx
-from crossflops.frontends.pytorch.convert.ignored_arguments import BY_OPERATOR, MENDED, outcome
-from crossflops.frontends.pytorch.load.model import quiet
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN, convert_to_onnx_program
+from crossflops.frontends.pytorch.convert.ignored_arguments import (
+    BY_OPERATOR,
+    MENDED,
+    effect_of_ignored_argument,
+)
+from crossflops.frontends.pytorch.load.model import suppressing_output
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
 from tests.frontends.operator_calls import FILE, Calls, operator
 from tests.models import torch
@@ -107,7 +111,7 @@ def test_each_argument_that_a_translation_ignores_is_in_the_list():
             if name in names and name not in ignored(function):
                 continue
             found.add((str(target), argument.name))
-            if outcome(str(target), argument.name) is None:
+            if effect_of_ignored_argument(str(target), argument.name) is None:
                 missing.append(f"{target}: {argument.name}")
     assert missing == []
     assert len(found) > 150  # the sources were read
@@ -117,9 +121,9 @@ def test_each_argument_that_a_translation_ignores_is_in_the_list():
 
 def test_a_mended_argument_has_a_form_of_our_own():
     """The list and the forms name the same operators."""
-    from crossflops.frontends.pytorch.convert.translations import replacement_forms
+    from crossflops.frontends.pytorch.convert.translations import replacement_translations
 
-    forms = set(map(str, replacement_forms()))
+    forms = set(map(str, replacement_translations()))
     named = {target for target, names in BY_OPERATOR.items() if MENDED in names.values()}
     assert named <= forms
 
@@ -158,10 +162,12 @@ def differences(lines):
     torch.manual_seed(0)
     calls = Calls(lines)
     given = tuple(calls.tensors)
-    with quiet(), torch.no_grad(), warnings.catch_warnings():
+    with suppressing_output(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = calls(*(tensor.clone() for tensor in given))
-        program = to_onnx(torch.export.export(calls, given, strict=False), DroppedOperators())
+        program = convert_to_onnx_program(
+            torch.export.export(calls, given, strict=False), DroppedOperators()
+        )
     assert [node.op_type for node in program.model.graph if node.domain == DOMAIN] == []
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

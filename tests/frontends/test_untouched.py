@@ -188,10 +188,10 @@ def test_a_model_that_cannot_be_copied_is_told_what_to_do():
 
 def test_a_copy_owns_parameters_and_buffers():
     """A run may write into either: nothing of it reaches the model of the caller."""
-    from crossflops.frontends.pytorch.load.model import duplicate
+    from crossflops.frontends.pytorch.load.model import copy_torch_model
 
     network = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    copied = duplicate(network)
+    copied = copy_torch_model(network)
     theirs, ours = network.state_dict(keep_vars=True), copied.state_dict(keep_vars=True)
     assert theirs.keys() == ours.keys()
     for name, tensor in theirs.items():
@@ -231,10 +231,10 @@ def test_nothing_holds_a_model_that_was_exported():
 
 def test_a_copy_shares_only_what_was_computed():
     """The legacy weight_norm keeps a weight that has a history, which Python cannot copy."""
-    from crossflops.frontends.pytorch.load.model import duplicate
+    from crossflops.frontends.pytorch.load.model import copy_torch_model
 
     network = torch.nn.utils.weight_norm(nn.Linear(4, 4))
-    copied = duplicate(network)
+    copied = copy_torch_model(network)
     assert copied.weight is network.weight
     assert copied.weight_v.data_ptr() != network.weight_v.data_ptr()
 

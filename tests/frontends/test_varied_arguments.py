@@ -10,7 +10,7 @@ import warnings
 import pytest
 from torch.utils._pytree import tree_leaves
 
-from crossflops.frontends.pytorch.convert.ignored_arguments import outcome
+from crossflops.frontends.pytorch.convert.ignored_arguments import effect_of_ignored_argument
 from tests.frontends.operator_calls import Calls, operator
 from tests.frontends.test_translations import LINES, translations
 from tests.models import torch
@@ -168,7 +168,7 @@ def reason(target, argument):
     """Return why an argument is not varied, None where it must be."""
     listed = UNVARIED.get(str(target))
     listed = listed.get(argument.name) if isinstance(listed, dict) else listed
-    return listed or outcome(str(target), argument.name)
+    return listed or effect_of_ignored_argument(str(target), argument.name)
 
 
 def plain_arguments():

@@ -162,10 +162,15 @@ def test_counted_with_what_is_around(run, forward, backward, inside):
     assert step.uncounted == ()
 
 
-def test_gradient_of_what_it_gives_is_that_of_its_body():
-    """A product by a number: no products of matrices in either pass."""
-    report = crossflops.count(model(lambda s, x: scale_(s.layer(x), 2.0)), ["8x6"], train=True)
-    assert report.training.uncounted == ()
+def test_what_it_gives_has_no_backward_pass():
+    """It has none by `register_autograd`, so PyTorch raises an error."""
+    own = model(lambda s, x: scale_(s.layer(x), 2.0))
+    with pytest.raises(RuntimeError, match=r"backward through writing.scale_\.default"):
+        own(torch.ones(8, 6)).sum().backward()
+    step = crossflops.count(own, ["8x6"], train=True).training
+    (row,) = step.uncounted
+    assert row.reason.startswith("writing::scale_ has no backward pass")
+    assert step.backward_weight_macs == LAYER
 
 
 def test_other_operators_without_gradients():

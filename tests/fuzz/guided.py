@@ -16,16 +16,16 @@ except ImportError:
 
 with atheris.instrument_imports(include=["crossflops.load"]):
     from crossflops.errors import CrossflopsError
-    from crossflops.load import weightless
+    from crossflops.load import copy_without_large_data
     from crossflops.load.protobuf import parse_model_proto
-    from crossflops.load.validation import validate
+    from crossflops.load.validation import validate_and_sort_model
 
 
 def one(data: bytes) -> None:
     """Read a model from these bytes, as far as it goes."""
     with contextlib.suppress(CrossflopsError):
-        model = parse_model_proto(weightless(data))
-        validate(model)
+        model = parse_model_proto(copy_without_large_data(data))
+        validate_and_sort_model(model)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from tests.fuzz.mutator import SEED, mutants
@@ -25,7 +25,7 @@ def counted(path: str) -> bool:
     """Whether the file could be counted. Raises what is no CrossflopsError, or TimeoutError."""
     begin = time.process_time()
     try:
-        count(normalize(OnnxFile(path=path, dims={"batch": 2}), Setting())[0])
+        count(normalize_onnx_file(OnnxFile(path=path, dims={"batch": 2}), Setting())[0])
     except CrossflopsError:
         return False
     finally:

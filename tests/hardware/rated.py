@@ -7,7 +7,7 @@ from crossflops.hardware.rates.mfu import efficiency_of_terms
 from crossflops.hardware.rates.numerators import external_numerator
 from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
 from crossflops.hardware.rates.remarks import peak_share_remarks
-from crossflops.hardware.rates.terms import single_piece, terms
+from crossflops.hardware.rates.terms import single_piece, work_terms
 from crossflops.ir.device import Device
 
 
@@ -17,7 +17,7 @@ def efficiency(macs, examples_per_second, *, precision, training, against=None):
     if against is not None:
         known = isinstance(against, Device)
         peaks = Peaks(device=against) if known else Peaks(given={ANY: against})
-    parts = terms(single_piece(macs), asked, Causality(), Precisions(precision=precision))
+    parts = work_terms(single_piece(macs), asked, Causality(), Precisions(precision=precision))
     answer = efficiency_of_terms(
         parts, external_numerator(macs), examples_per_second, against=peaks
     )

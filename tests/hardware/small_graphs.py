@@ -1,8 +1,8 @@
 """Small graphs by hand, and the bytes that their nodes move."""
 
-from crossflops.hardware.step_traffic import Formats, loads
+from crossflops.hardware.step_traffic import Formats, node_loads
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
-from crossflops.ledger.count import count, count_whole
+from crossflops.ledger.count import count, count_nodes_with_their_bodies
 
 MODELS = ("unfused", "weights-once", "fused-ideal")
 
@@ -33,8 +33,8 @@ def graph(nodes, inputs, outputs):
 
 def moved(own, model, **formats):
     """Bytes by node, apart as (weights, cache, activations); nodes that move nothing left out."""
-    ledger = count(own) if model == "unfused" else count_whole(own)
-    per_node = loads(own, ledger, model, Formats(**formats))
+    ledger = count(own) if model == "unfused" else count_nodes_with_their_bodies(own)
+    per_node = node_loads(own, ledger, model, Formats(**formats))
     return {
         load.node: (load.weights, load.cache, load.activations) for load in per_node if load.bytes
     }

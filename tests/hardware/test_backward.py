@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.hardware.rates.terms import pieces_of_graph
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step
 from crossflops.targets.request import Request
@@ -40,7 +40,7 @@ def passes(tmp_path):
         )
         trained = TrainedWeights(counted.trace, frozen, trainable)
         exact = count_training_step(counted.graph, trained)
-        trained.check(counted.graph)
+        trained.check_patterns(counted.graph)
         return [
             piece.passes for piece in pieces_of_graph(counted.graph, counted.ledger, exact=exact)
         ]
@@ -89,4 +89,4 @@ def test_a_pattern_that_matches_nothing_is_refused(passes):
 )
 def test_patterns_are_globs_of_names_or_of_modules_around_them(name, pattern, whether):
     """A module stands for all that is in it."""
-    assert matches(name, pattern) is whether
+    assert matches_weight_pattern(name, pattern) is whether

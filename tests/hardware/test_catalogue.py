@@ -6,10 +6,10 @@ import pytest
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import (
-    additions,
     catalogue_devices,
     dense_peak_rate,
     find_device,
+    user_devices,
 )
 from crossflops.plugins.elsewhere import find_config_table
 
@@ -105,7 +105,7 @@ def file(tmp_path):
 
 def test_a_file_adds_devices(file, tmp_path):
     """They are found as those of the catalogue are: by whole names, without the vendor, too."""
-    added = additions(file(CARD), tmp_path)
+    added = user_devices(file(CARD), tmp_path)
     for name in ("my-card", "Example X1", "acme x1 80gb", "X1 80GB", "X1-80GB"):
         assert find_device(name, added).peaks == {"fp16": 112e12, "fp32": 14e12}
     assert find_device("my-card", added).source == (str(tmp_path / "cards.toml"),)
@@ -123,19 +123,19 @@ def test_the_configuration_adds_devices(file, tmp_path, name, text):
     file(text, name)
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
-    assert [device.id for device in additions(None, below)] == ["my-card"]
+    assert [device.id for device in user_devices(None, below)] == ["my-card"]
 
 
 def test_both_tables_may_stand_in_one_file(file, tmp_path):
     """Interpreters beside devices."""
     file(CARD + '[python]\nthop = "x"\n', "crossflops.toml")
     assert find_config_table("python", tmp_path)[1] == {"thop": "x"}
-    assert len(additions(None, tmp_path)) == 1
+    assert len(user_devices(None, tmp_path)) == 1
 
 
 def test_figures_are_those_of_a_package(file, tmp_path):
     """Two framework devices: half of each."""
-    added = additions(file(CARD + "framework_devices_per_package = 2\n"), tmp_path)
+    added = user_devices(file(CARD + "framework_devices_per_package = 2\n"), tmp_path)
     assert added[0].peaks["fp16"] == 56e12
     assert added[0].bandwidth == 450e9
 
@@ -165,11 +165,11 @@ def test_figures_are_those_of_a_package(file, tmp_path):
 def test_what_cannot_be_meant_is_refused(file, tmp_path, text, what):
     """With the name of the file, and in what units figures are."""
     with pytest.raises(InputError, match=what) as caught:
-        additions(file(text), tmp_path)
+        user_devices(file(text), tmp_path)
     assert "\n" not in caught.value.message
 
 
 def test_a_file_that_is_not_there(tmp_path):
     """One message."""
     with pytest.raises(InputError, match="cannot read"):
-        additions(tmp_path / "none.toml", tmp_path)
+        user_devices(tmp_path / "none.toml", tmp_path)

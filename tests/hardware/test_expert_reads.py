@@ -7,12 +7,12 @@ from itertools import combinations, product
 import pytest
 from msgspec.structs import replace
 
-from crossflops.hardware.expert_reads import describe_experts, expert_shares
-from crossflops.hardware.roofline import Scenario, compute_from
-from crossflops.hardware.step_traffic import Formats, loads
+from crossflops.hardware.expert_reads import describe_experts, expert_read_shares
+from crossflops.hardware.roofline import Scenario, compute_bound_batch_size
+from crossflops.hardware.step_traffic import Formats, node_loads
 from crossflops.ir.graph import Op
 from crossflops.ir.roofline import Ceiling
-from crossflops.ledger.count import count_whole
+from crossflops.ledger.count import count_nodes_with_their_bodies
 from tests.hardware.small_graphs import MODELS, graph, moved, node, tensor
 
 FIRST, SECOND = 8 * 6, 6 * 8  # elements of an expert
@@ -47,7 +47,9 @@ def test_weights_of_chosen_experts_are_read(case, model):
 def test_a_larger_batch_reads_more_experts():
     """The graph has one token, and the pass three."""
     own = mixture(1, 4, 2)
-    (load,) = loads(own, count_whole(own), "fused-ideal", Formats(), Fraction(3))
+    (load,) = node_loads(
+        own, count_nodes_with_their_bodies(own), "fused-ideal", Formats(), Fraction(3)
+    )
     assert load.weights == pytest.approx(float(mean_of_chosen(3, 4, 2) * 96 * 4), abs=8)
 
 
@@ -68,15 +70,15 @@ def test_compute_bounds_a_mixture_from_the_batch_whose_own_experts_it_outruns(ca
     first = next((n for n in range(1, 10**4) if is_bound(n)), None)
     machine = Ceiling(name="m", peaks={"": ridge}, bandwidth=1.0)
     run = Scenario(label="", ceiling=machine, examples=1)
-    rows = partial(loads, own, count_whole(own), "fused-ideal", Formats())
-    assert compute_from(rows, run, ridge) == first
+    rows = partial(node_loads, own, count_nodes_with_their_bodies(own), "fused-ideal", Formats())
+    assert compute_bound_batch_size(rows, run, ridge) == first
     counted_again = replace(run, examples=5, scale=Fraction(5))
-    assert compute_from(rows, counted_again, ridge) == first
+    assert compute_bound_batch_size(rows, counted_again, ridge) == first
 
 
 def test_a_batch_of_many_tokens_reads_all_experts():
     """Ten thousand million of them, without a number of as many digits."""
-    assert not expert_shares(mixture(1, 4, 2), Fraction(10**10))
+    assert not expert_read_shares(mixture(1, 4, 2), Fraction(10**10))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_a_grouped_product_reads_the_groups_of_its_rows(choice, share):
         scores, best = tensor("scores", 1, choice[0]), tensor("best", 1, choice[1])
         nodes.insert(0, node("TopK", [scores], [best]))
         inputs.append(scores)
-    assert expert_shares(graph(nodes, inputs, [y])) == {"y": share}
+    assert expert_read_shares(graph(nodes, inputs, [y])) == {"y": share}
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.hardware.roofline import Scenario, kernel_bounds, node_bounds
-from crossflops.hardware.step_traffic import Formats, loads
+from crossflops.hardware.step_traffic import Formats, node_loads
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ir.roofline import Ceiling
 from crossflops.ledger.count import count
@@ -40,7 +40,7 @@ def row(*nodes, seconds=100.0):
 def bounds(*rows):
     """The kernels on a machine of 100 FLOP/s and 10 B/s."""
     ledger = count(GRAPH)
-    nodes = node_bounds(loads(GRAPH, ledger, "unfused", Formats()), RUN)
+    nodes = node_bounds(node_loads(GRAPH, ledger, "unfused", Formats()), RUN)
     return kernel_bounds(GRAPH, ledger, nodes, rows, RUN, Formats())
 
 

@@ -8,7 +8,7 @@ import pytest
 import crossflops
 from crossflops.cli import main
 from crossflops.hardware.devices.peaks import Peaks
-from crossflops.hardware.rates.generation import GenerationRun, rate_phases
+from crossflops.hardware.rates.generation import GenerationRun, phase_efficiencies
 from tests.onnx_files import saved, with_weights
 from tests.workloads import round_workload, write_workload_report
 
@@ -34,7 +34,7 @@ def rated(devices=1, precision="fp32", cache="fp32", model="weights-once", again
     run = GenerationRun(
         devices=devices, precision=precision, cache=cache, byte_model=model, seconds=times
     )
-    return rate_phases(round_workload(), run, against)
+    return phase_efficiencies(round_workload(), run, against)
 
 
 def test_both_phases_on_one_device():
@@ -213,6 +213,6 @@ def test_mixed_weights_stay_as_they_are_stored():
     """Nothing is restated where the types are unknown, and nothing divided without heads."""
     unknown = msgspec.structs.replace(round_workload(), weight_dtype="", cache_heads=0)
     run = GenerationRun(devices=2, precision="bf16", cache="bf16")
-    _, decode, _ = rate_phases(unknown, run, PEAKS)
+    _, decode, _ = phase_efficiencies(unknown, run, PEAKS)
     assert decode.device_weight_bytes == 400_000
     assert decode.device_cache_read == 20_000  # half the bits, and all of it on both devices

@@ -5,7 +5,13 @@ import os
 import pytest
 
 from crossflops.hardware import machine as detection
-from crossflops.hardware.machine import Core, NoCpuError, cpu, flops_per_clock, memory_bytes
+from crossflops.hardware.machine import (
+    Core,
+    NoCpuError,
+    core_flops_per_clock,
+    memory_bytes,
+    read_cpu,
+)
 from crossflops.report.machine import Cpu
 
 EPYC = """processor\t: {n}
@@ -29,7 +35,7 @@ def machine(tmp_path, monkeypatch):
             file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        return cpu(tmp_path)
+        return read_cpu(tmp_path)
 
     return make
 
@@ -107,7 +113,7 @@ def test_a_quota_bounds_the_cores(machine, files, quota):
     """Version 2, the tightest of the groups above, or version 1."""
     processor = machine({"proc/cpuinfo": cpuinfo(4), **files}, range(4))
     assert processor.quota == quota
-    assert processor.usable == (4 if quota is None else quota)
+    assert processor.usable_cores == (4 if quota is None else quota)
 
 
 def test_the_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
@@ -134,7 +140,7 @@ def test_the_clock_is_that_of_cpufreq(machine):
 def test_without_proc_there_is_one_error(tmp_path):
     """What is wrong, and what can be done all the same."""
     with pytest.raises(NoCpuError, match="cannot read") as caught:
-        cpu(tmp_path)
+        read_cpu(tmp_path)
     assert "--measure" in caught.value.hint
 
 
@@ -196,7 +202,7 @@ AVX512 = "avx avx2 fma avx512f"
 )
 def test_units_by_flags_and_model(core, rates):
     """FLOPs per clock and core, of the vendors' optimization guides."""
-    text, per_clock = flops_per_clock(core)
+    text, per_clock = core_flops_per_clock(core)
     assert text
     assert {name: per_clock.get(name) for name in rates} == rates
     assert bool(per_clock) == bool(rates)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from crossflops.hardware import machine as gpu
-from crossflops.hardware.machine import gpus
+from crossflops.hardware.machine import find_gpus
 
 
 class DriverError(Exception):
@@ -58,7 +58,7 @@ def driver(monkeypatch):
 def test_a_gpu_by_nvml(driver):
     """In SI units."""
     driver(nvml(**H100))
-    (card,), notes = gpus()
+    (card,), notes = find_gpus()
     assert notes == ()
     assert card.name == "NVIDIA H100 80GB HBM3"
     assert (card.clock, card.memory_clock, card.bus) == (1980e6, 2619e6, 5120)
@@ -68,7 +68,7 @@ def test_a_gpu_by_nvml(driver):
 def test_what_a_card_does_not_answer_is_unknown(driver):
     """Unknown, and not zero."""
     driver(nvml(**{name: H100[name] for name in list(H100)[:5]}))
-    (card,), _ = gpus()
+    (card,), _ = find_gpus()
     assert (card.memory, card.clock, card.bus, card.power, card.lanes) == (None,) * 5
 
 
@@ -97,7 +97,7 @@ def test_slices_stand_in_place_of_the_whole(driver):
             }
         )
     )
-    (card,), _ = gpus()
+    (card,), _ = find_gpus()
     assert (card.name, card.profile, card.units) == (
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "1g.10gb", 16,
     )  # fmt: skip
@@ -111,7 +111,7 @@ def test_no_driver_is_one_sentence(driver):
         raise DriverError("NVML Shared Library Not Found")
 
     driver(nvml(**H100 | {"nvmlInit": init}))
-    assert gpus() == (
+    assert find_gpus() == (
         (),
         ("NVML reports: NVML Shared Library Not Found; there is no NVIDIA GPU or no driver",),
     )
@@ -120,7 +120,7 @@ def test_no_driver_is_one_sentence(driver):
 def test_no_nvml_names_the_extra(driver):
     """Without the package nothing can be asked."""
     driver(None)
-    cards, (note,) = gpus()
+    cards, (note,) = find_gpus()
     assert cards == ()
     assert "pip install 'crossflops[hw]'" in note
 
@@ -132,7 +132,7 @@ def test_a_driver_that_fails_later_is_said(driver):
         raise DriverError("GPU is lost")
 
     driver(nvml(**H100 | {"nvmlDeviceGetCount": count}))
-    assert gpus() == ((), ("NVML reports: GPU is lost",))
+    assert find_gpus() == ((), ("NVML reports: GPU is lost",))
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def rocm(tmp_path, monkeypatch):
         program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-        return gpus()
+        return find_gpus()
 
     return make
 

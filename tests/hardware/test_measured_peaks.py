@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.hardware import peaks as machine
-from crossflops.hardware.peaks import Loop, NoLoopError, contradictions
+from crossflops.hardware.peaks import Loop, NoLoopError, contradiction_sentences
 from crossflops.report.machine import Cpu, MachinePeak
 
 CPU = Cpu(
@@ -29,9 +29,9 @@ def cache(tmp_path, monkeypatch):
 
     def measure():
         made.append(1)
-        return replace(PEAK, fingerprint=machine.fingerprint())
+        return replace(PEAK, fingerprint=machine.measurement_fingerprint())
 
-    monkeypatch.setattr(machine, "measure", measure)
+    monkeypatch.setattr(machine, "measure_machine_peak", measure)
     return made
 
 
@@ -47,7 +47,7 @@ def test_a_measurement_is_kept(cache):
 def test_another_machine_is_measured_again(cache, monkeypatch):
     """Other CPUs than those of the file: it does not hold."""
     machine.load_or_measure_peak()
-    monkeypatch.setattr(machine, "claim", lambda: replace(CPU, logical=64))
+    monkeypatch.setattr(machine, "read_cpu_or_none", lambda: replace(CPU, logical=64))
     assert machine.load_machine_peak() is None
     machine.load_or_measure_peak()
     assert len(cache) == 2
@@ -78,7 +78,7 @@ def test_without_a_compiler_it_is_a_product(monkeypatch):
     monkeypatch.setattr(machine, "compiling_peak_loops", none)
     monkeypatch.setattr(machine, "_SECONDS", 0.01)
     monkeypatch.setattr(machine, "_ARRAY", 1 << 16)
-    peak = machine.measure()
+    peak = machine.measure_machine_peak()
     assert not peak.is_peak
     assert "lower bound of the peak" in peak.how
     assert "no C compiler" in peak.how
@@ -94,7 +94,7 @@ def test_it_is_a_device_to_set_a_count_against():
 
 def test_a_shared_core_and_a_hidden_clock_are_found():
     """Two CPUs deliver 276 where one does 266, at 4.149 GHz where 2.596 are claimed."""
-    doubts = contradictions(PEAK, CPU)
+    doubts = contradiction_sentences(PEAK, CPU)
     assert len(doubts) == 2
     assert "2.596 GHz" in doubts[0]
     assert "4.149 GHz" in doubts[0]
@@ -104,7 +104,7 @@ def test_a_shared_core_and_a_hidden_clock_are_found():
 def test_what_agrees_is_not_mentioned():
     """Two cores that do twice one, at the clock that is claimed."""
     sound = replace(PEAK, peaks={"fp32": 530e9}, clock=4.149e9, sustained=500e9)
-    assert contradictions(sound, replace(CPU, clock=4.149e9)) == ()
+    assert contradiction_sentences(sound, replace(CPU, clock=4.149e9)) == ()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_agrees_is_not_mentioned():
 )
 def test_units_and_other_work_are_checked(changes, said):
     """More or less than the units can do, and a machine that is busy."""
-    doubts = contradictions(replace(PEAK, **changes), replace(CPU, clock=4.149e9))
+    doubts = contradiction_sentences(replace(PEAK, **changes), replace(CPU, clock=4.149e9))
     assert len(doubts) == 1
     assert said in doubts[0]
 
@@ -126,13 +126,13 @@ def test_a_quota_is_no_contradiction():
     """Half of a CPU's time: the cores are not expected to add up to two."""
     granted = replace(CPU, clock=4.149e9, quota=1.0)
     slow = replace(PEAK, peaks={"fp32": 250e9}, sustained=250e9)
-    assert contradictions(slow, granted) == ()
+    assert contradiction_sentences(slow, granted) == ()
 
 
 def test_a_quota_bounds_the_threads_and_the_peak(monkeypatch):
     """One and a half CPUs' time of four: two threads, three quarters of what they reach."""
     granted = replace(CPU, logical=4, cores=4, quota=1.5)
-    assert machine.threads_of(granted) == 2
+    assert machine.measuring_thread_count(granted) == 2
     asked = []
 
     class Program:
@@ -144,8 +144,8 @@ def test_a_quota_bounds_the_threads_and_the_peak(monkeypatch):
             return Loop(work=rate, best=1, total=3, rounds=3, width=512, fused=True, dot8=True)
 
     monkeypatch.setattr(machine, "compiling_peak_loops", lambda: nullcontext(Program()))
-    monkeypatch.setattr(machine, "claim", lambda: granted)
-    peak = machine.measure()
+    monkeypatch.setattr(machine, "read_cpu_or_none", lambda: granted)
+    peak = machine.measure_machine_peak()
     assert ("fma32", 2) in asked
     assert peak.peaks == {"fp32": 150e9, "fp64": 75e9, "int8": 600e9}
     assert peak.one_thread == 100e9
@@ -170,4 +170,4 @@ def test_vector_dots_are_no_peak_beside_matrix_units(monkeypatch):
 
 def test_nothing_claimed_is_said():
     """Without /proc there is nothing to compare with."""
-    assert "reports nothing" in contradictions(PEAK, None)[0]
+    assert "reports nothing" in contradiction_sentences(PEAK, None)[0]

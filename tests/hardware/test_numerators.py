@@ -10,12 +10,12 @@ from crossflops.errors import InputError
 from crossflops.hardware.rates.numerators import (
     convention_numerator,
     external_numerator,
-    native,
+    native_numerator,
     numerators_by_tool,
-    quantity,
+    parse_count,
 )
 from crossflops.hardware.rates.question import Question
-from crossflops.hardware.rates.remarks import basis
+from crossflops.hardware.rates.remarks import macs_source_remarks
 from crossflops.ir.profile import ConventionCount, Failure, Profile
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
@@ -60,7 +60,7 @@ def report(shape=(1, 3, 224, 224), **changes):
 
 def words(numerator, of=None, **flags):
     """What the numerator is said to be made from, and what to beware of."""
-    return basis(numerator, Question.from_fields(**flags), of, 1)
+    return macs_source_remarks(numerator, Question.from_fields(**flags), of, 1)
 
 
 def compared(totals, unknown=(), failed=()):
@@ -104,8 +104,8 @@ def compared(totals, unknown=(), failed=()):
 )
 def test_counts_are_read_exactly(text, count):
     """A decimal with a suffix is the integer that it says, beyond what a float holds too."""
-    assert quantity(text) == count
-    assert isinstance(quantity(text), int)
+    assert parse_count(text) == count
+    assert isinstance(parse_count(text), int)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_counts_are_read_exactly(text, count):
 def test_what_is_no_count_is_refused(text):
     """Fractions of a MAC, signs, powers beside a letter and words are errors."""
     with pytest.raises(InputError):
-        quantity(text)
+        parse_count(text)
 
 
 @drawn(st.integers(0, 10**30 - 1), st.sampled_from([("k", 3), ("M", 6), ("G", 9), ("T", 12)]))
@@ -124,12 +124,12 @@ def test_shifting_the_point_changes_nothing(count, suffix):
     """Any integer, written with the point moved and the suffix for it, is read back."""
     letter, power = suffix
     whole, rest = divmod(count, 10**power)
-    assert quantity(f"{whole}.{rest:0{power}}{letter}") == count
+    assert parse_count(f"{whole}.{rest:0{power}}{letter}") == count
 
 
 def test_native_is_the_count():
     """The native numerator is the report's MACs, for one pass on its inputs."""
-    numerator = native(report())
+    numerator = native_numerator(report())
     assert (numerator.label, numerator.macs) == ("native MACs", NATIVE)
     assert words(numerator, report()) == (("one example is one pass on x 1x3x224x224",), ())
 
@@ -137,14 +137,14 @@ def test_native_is_the_count():
 def test_a_batch_is_warned_of():
     """An input with a first dimension of 8 may be eight examples: that is said."""
     eight = report(shape=(8, 3, 224, 224))
-    _, (warning,) = words(native(eight), eight)
+    _, (warning,) = words(native_numerator(eight), eight)
     assert "8 times too high" in warning
 
 
 def test_what_is_not_counted_makes_a_lower_bound():
     """Uncounted nodes are a warning: unknown is not zero."""
     partly = report(uncounted=(UncountedRow("n", "Odd", "new"),))
-    _, (warning,) = words(native(partly), partly)
+    _, (warning,) = words(native_numerator(partly), partly)
     assert warning == "uncounted nodes: 1, so the rate is a lower bound"
 
 
@@ -155,7 +155,7 @@ def test_what_is_not_exact_is_said():
         precision="float32", exactness="bound",
     )  # fmt: skip
     bounded = report(nodes=(node,))
-    assert "some nodes are not exact: bound" in words(native(bounded), bounded)[0]
+    assert "some nodes are not exact: bound" in words(native_numerator(bounded), bounded)[0]
 
 
 def test_given_beside_a_model_names_the_native_count():

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.hardware.rates.mfu import bubble, device_layout, pace
+from crossflops.hardware.rates.mfu import device_layout, pipeline_idle_share, speed_of_all_devices
 from crossflops.hardware.rates.question import Parallel, Speed, TrainingOptions
 
 ONE = device_layout(Parallel())
@@ -37,14 +37,14 @@ def test_only_replicas_see_examples_of_their_own():
     """A step of 0.5 s with micro-batches of 4: data parallel devices multiply, others do not."""
     speed = Speed(latency_ms=500, batch=4)
     for asked, rate in (({}, 8), ({"dp": 8}, 64), ({"tp": 8}, 8), ({"dp": 2, "pp": 4}, 16)):
-        paced = pace(speed, TRAIN, device_layout(Parallel(**asked)))
+        paced = speed_of_all_devices(speed, TRAIN, device_layout(Parallel(**asked)))
         assert paced.per_second == pytest.approx(rate)
 
 
 def test_accumulated_micro_batches():
     """Four of them, 30 ms each, and one step of 10 ms: 130 ms for four batches."""
     speed = Speed(fwd_ms=10, bwd_ms=20, step_ms=10, batch=8)
-    paced = pace(speed, TrainingOptions(train=True, accumulate=4), ONE)
+    paced = speed_of_all_devices(speed, TrainingOptions(train=True, accumulate=4), ONE)
     assert paced.seconds == pytest.approx(0.130)
     assert paced.per_second == pytest.approx(32 / 0.130)
 
@@ -52,10 +52,12 @@ def test_accumulated_micro_batches():
 def test_a_pipeline_fills_and_drains():
     """Four micro-batches on three stages take six slots, of which two are the bubble."""
     speed = Speed(fwd_ms=10, bwd_ms=20, batch=8)
-    paced = pace(speed, TrainingOptions(train=True, accumulate=4), device_layout(Parallel(pp=3)))
+    paced = speed_of_all_devices(
+        speed, TrainingOptions(train=True, accumulate=4), device_layout(Parallel(pp=3))
+    )
     assert paced.seconds == pytest.approx(6 * 0.030)
-    assert bubble(3, 4) == pytest.approx(2 / 6)
-    assert bubble(1, 4) == 0
+    assert pipeline_idle_share(3, 4) == pytest.approx(2 / 6)
+    assert pipeline_idle_share(1, 4) == 0
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,9 @@ def test_a_pipeline_fills_and_drains():
 def test_units(speed, asked, rate):
     """Examples or tokens, whichever the work is that of; on four devices."""
     four = device_layout(Parallel(dp=4))
-    assert pace(Speed(**speed), TrainingOptions(), four, **asked).per_second == pytest.approx(rate)
+    assert speed_of_all_devices(
+        Speed(**speed), TrainingOptions(), four, **asked
+    ).per_second == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +94,9 @@ def test_units(speed, asked, rate):
 def test_what_makes_no_speed_is_refused(speed, training, what):
     """Each with what to do."""
     with pytest.raises(InputError, match=what):
-        pace(Speed(**speed), training, ONE)
+        speed_of_all_devices(Speed(**speed), training, ONE)
 
 
 def test_nothing_measured_is_no_speed():
     """Neither a rate nor a time."""
-    assert pace(Speed(batch=8), TrainingOptions(), ONE) is None
+    assert speed_of_all_devices(Speed(batch=8), TrainingOptions(), ONE) is None

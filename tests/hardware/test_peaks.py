@@ -6,15 +6,20 @@ from msgspec.structs import replace
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import (
     catalogue_devices,
-    clock_of,
+    clock_peak_deviation,
     dense_peak_rate,
-    deviation,
     find_device,
+    peak_clock_hertz,
     peak_from_clock,
     single_device_of_package,
 )
-from crossflops.hardware.devices.peaks import attainable, peak_rows, sparse, sparse_peak
-from crossflops.hardware.rates.remarks import conditions
+from crossflops.hardware.devices.peaks import (
+    attainable_peak,
+    find_sparse_peak,
+    peak_rows,
+    sparse_peak,
+)
+from crossflops.hardware.rates.remarks import peak_condition_notes
 
 ROWS = [(device, precision) for device in catalogue_devices() for precision in device.peaks]
 # sheets that round, or whose rows rest on several clocks: sheet and arithmetic are both shown
@@ -46,8 +51,8 @@ def test_derivation_by_hand(device, precision, flops_per_second):
 
 def test_two_clocks_of_one_sheet():
     """The tensor rows of H100 rest on 1830 MHz, the vector rows on 1980 MHz."""
-    assert clock_of(find_device("h100-sxm"), "bf16") == 1830e6
-    assert clock_of(find_device("h100-sxm"), "fp64_matrix") == 1980e6
+    assert peak_clock_hertz(find_device("h100-sxm"), "bf16") == 1830e6
+    assert peak_clock_hertz(find_device("h100-sxm"), "fp64_matrix") == 1980e6
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def test_two_clocks_of_one_sheet():
 )
 def test_every_peak_agrees_with_its_arithmetic(device, precision):
     """Within 2 % of the sheet, but for sheets that are known to round or to mix their clocks."""
-    off = deviation(device, precision)
+    off = clock_peak_deviation(device, precision)
     if off is not None:
         assert (abs(off) > 0.02) == ((device.id, precision) in ELSEWHERE)
         assert abs(off) < 0.09
@@ -66,7 +71,7 @@ def test_a_derivation_needs_all_of_its_factors():
     card = find_device("v100-pcie")
     assert peak_from_clock(replace(card, clock=None), "fp16") is None
     assert peak_from_clock(replace(card, units=None), "fp16") is None
-    assert deviation(replace(card, fma_per_clock={}), "fp16") is None
+    assert clock_peak_deviation(replace(card, fma_per_clock={}), "fp16") is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ def test_sparsity_is_not_always_twice(device, precision, tflops):
 )
 def test_what_has_no_sparse_peak(device, precision):
     """No factor, a factor of one, and vector units: no sparse peak, and a refusal."""
-    assert sparse(find_device(device), precision) is None
+    assert find_sparse_peak(find_device(device), precision) is None
     with pytest.raises(UnknownNameError, match="sparse"):
         sparse_peak(find_device(device), precision)
 
@@ -97,10 +102,10 @@ def test_what_has_no_sparse_peak(device, precision):
 def test_fp32_is_several_peaks():
     """On an A100: CUDA cores, TF32, and products of BF16 parts, three or six of them."""
     card = find_device("a100-sxm4-80gb")
-    rates = [attainable(card, name) for name in ("fp32", "tf32", "bf16x3", "bf16x6")]
+    rates = [attainable_peak(card, name) for name in ("fp32", "tf32", "bf16x3", "bf16x6")]
     assert rates == [19.5e12, 156e12, 104e12, 52e12]
     with pytest.raises(UnknownNameError, match="no bf16 peak"):
-        attainable(find_device("v100-sxm2"), "bf16x3")
+        attainable_peak(find_device("v100-sxm2"), "bf16x3")
 
 
 @pytest.mark.parametrize(
@@ -133,10 +138,10 @@ def test_every_figure_of_a_package_is_shared_but_its_clock():
 
 def test_sparsity_is_a_precision_of_its_own():
     """It is asked for by name, and never taken for granted."""
-    assert attainable(find_device("h100-sxm"), "fp8_sparse") == pytest.approx(3957.8e12)
+    assert attainable_peak(find_device("h100-sxm"), "fp8_sparse") == pytest.approx(3957.8e12)
     for device, precision in (("v100-pcie", "fp16_sparse"), ("v100-pcie", "bf16_sparse")):
         with pytest.raises(UnknownNameError):
-            attainable(find_device(device), precision)
+            attainable_peak(find_device(device), precision)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_sparsity_is_a_precision_of_its_own():
 )
 def test_conditions_are_said(device, precision, said):
     """What a peak takes for granted, a sentence each."""
-    sentences = conditions(find_device(device), (precision,))
+    sentences = peak_condition_notes(find_device(device), (precision,))
     assert len(sentences) == len(said)
     assert all(part in text for part, text in zip(said, sentences, strict=True))
 

@@ -7,7 +7,7 @@ from crossflops.hardware.devices.catalogue import (
     catalogue_devices,
     find_device,
 )
-from crossflops.hardware.devices.peaks import sparse
+from crossflops.hardware.devices.peaks import find_sparse_peak
 
 WITH_BUS = [device for device in catalogue_devices() if device.memory_bus]
 # What the row's source, evidence or notes say: a part of the sentence, and the figure of the
@@ -61,9 +61,9 @@ def test_peaks_are_those_of_the_sentence_that_cites_them(name, sentence, precisi
     assert sentence in sentences(device)
     assert device.peaks[precision] == pytest.approx(dense * share, rel=0.01)
     if pruned is None:
-        assert sparse(device, precision) is None
+        assert find_sparse_peak(device, precision) is None
     else:
-        assert sparse(device, precision) == pytest.approx(pruned * share, rel=0.01)
+        assert find_sparse_peak(device, precision) == pytest.approx(pruned * share, rel=0.01)
 
 
 @pytest.mark.parametrize(("name", "sentence", "gigabytes"), BANDWIDTHS)
@@ -90,7 +90,7 @@ def test_no_sparse_peak_is_above_what_its_pattern_allows(device):
     """2:4 halves the work, 4:16 leaves a quarter: no sheet may promise more, but for rounding."""
     kept, of = map(int, device.sparse_pattern.split(":"))
     for precision, peak in device.peaks.items():
-        pruned = sparse(device, precision)
+        pruned = find_sparse_peak(device, precision)
         if pruned is not None:
             assert peak < pruned <= peak * of / kept * 1.02
 

@@ -8,7 +8,7 @@ import pytest
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.roofline import (
     Scenario,
-    compute_from,
+    compute_bound_batch_size,
     intensity_limit,
     node_bounds,
     step_bound,
@@ -60,7 +60,7 @@ def test_llama_decode_on_h100():
     assert step.bound == "memory"
     assert step.ridge == pytest.approx(295, rel=0.002)
     assert intensity_limit(decode()) == pytest.approx(59.9, **near)
-    assert compute_from(lambda _: decode(), run(), step.ridge) is None
+    assert compute_bound_batch_size(lambda _: decode(), run(), step.ridge) is None
     assert step.examples / step.seconds == pytest.approx(1562, **near)
     assert step.joules == pytest.approx(700 * 5.121e-3 / 8, **near)
 
@@ -131,7 +131,7 @@ def test_node_after_node_takes_longer_than_all_at_once():
     machine = Ceiling(name="m", peaks={"fp32": 10.0}, bandwidth=5.0)
     loads = [load(10, activations=5), load(5, activations=20)]
     step = step_bound(loads, run(machine, "fp32", examples=1))
-    assert (step.seconds, step.whole_seconds, step.shortest) == (6.0, 5.0, 6.0)
+    assert (step.seconds, step.whole_seconds, step.shortest_seconds) == (6.0, 5.0, 6.0)
     assert (step.intensity, step.ridge, step.bound) == (30 / 25, 2.0, "memory")
     assert step.attainable == 6.0
     assert [bound.bound for bound in node_bounds(loads, run(machine, "fp32"))] == [
@@ -167,7 +167,9 @@ def test_the_batch_from_which_compute_is_the_limit():
     machine = Ceiling(name="m", peaks={"": 4.0}, bandwidth=1.0)
     loads = [load(10, weights=100, activations=2)]
     step = step_bound(loads, run(machine, "", examples=1))
-    assert compute_from(lambda _: loads, run(machine, "", examples=1), step.ridge) == 34
+    assert (
+        compute_bound_batch_size(lambda _: loads, run(machine, "", examples=1), step.ridge) == 34
+    )
     sides = [
         step_bound(loads, run(machine, "", examples=n, scale=Fraction(n))).bound for n in (33, 34)
     ]

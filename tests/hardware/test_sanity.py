@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.hardware.rates.remarks import module_time_remarks, short_step
+from crossflops.hardware.rates.remarks import fast_update_warnings, module_time_remarks
 from crossflops.hardware.rates.runs import TimedRow
 
 A100, BANDWIDTH = 312e12, 1555e9
@@ -15,11 +15,11 @@ def row(path, seconds, rate=1e12):
 
 def test_a_step_of_34_us_updates_no_336_million_parameters():
     """Three times four bytes each are 4.03 GB, 2.6 ms; Adam's 28 bytes take 6.1 ms."""
-    (warning,) = short_step(34.09e-6, 336_230_000, BANDWIDTH)
+    (warning,) = fast_update_warnings(34.09e-6, 336_230_000, BANDWIDTH)
     assert "a step of 0.0341 ms cannot be an update of 336.2 M parameters" in warning
     assert "2.6 ms" in warning
     assert "6.1 ms" in warning
-    assert short_step(2.7e-3, 336_230_000, BANDWIDTH) == ()
+    assert fast_update_warnings(2.7e-3, 336_230_000, BANDWIDTH) == ()
 
 
 @pytest.mark.parametrize("tflops", [1310, 735, 491, 460, 404, 375])

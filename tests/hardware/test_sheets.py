@@ -9,7 +9,7 @@ from crossflops.hardware.devices.sheets import (
     derive_bandwidth,
     derive_peak,
     device_from_options,
-    sheet,
+    device_sheet,
 )
 
 
@@ -46,7 +46,7 @@ def test_what_is_no_factor_is_refused(wrong):
 
 def test_a_sheet_has_what_follows():
     """Ridge 201 and 153 of the two A100, and FP32 by parts."""
-    figures = sheet(find_device("a100-pcie-40gb"))
+    figures = device_sheet(find_device("a100-pcie-40gb"))
     rows = {row.precision: row for row in figures.peaks}
     assert round(rows["bf16"].ridge) == 201
     assert rows["bf16"].sparse == 624e12
@@ -71,7 +71,7 @@ def test_ambiguous_names_have_a_ratio_each():
 
 def test_a_device_that_is_given():
     """A peak in TFLOP/s and GB/s: ridge 312e12 / 1555e9."""
-    figures = sheet(device_from_options(("bf16=312", "19.5"), 1555))
+    figures = device_sheet(device_from_options(("bf16=312", "19.5"), 1555))
     assert {row.precision: row.peak for row in figures.peaks} == {"bf16": 312e12, "any": 19.5e12}
     assert figures.peaks[0].ridge == pytest.approx(200.64, abs=0.01)
     with pytest.raises(InputError, match="must be a positive"):

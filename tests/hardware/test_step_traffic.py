@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.step_traffic import Formats, loads, run_precision, tensor_byte_count
+from crossflops.hardware.step_traffic import Formats, node_loads, run_precision, tensor_byte_count
 from crossflops.ledger.count import count
 from tests.hardware.small_graphs import MODELS, W, X, Y, Z, graph, moved, node, tensor
 
@@ -113,7 +113,7 @@ def test_layers_are_told_by_their_parameters():
         node("Add", [Y, wide], [Z]),
     ]
     own = graph(nodes, [X], [Z])
-    rows = loads(own, count(own), "unfused", Formats())
+    rows = node_loads(own, count(own), "unfused", Formats())
     assert {row.op: row.weighted for row in rows} == {"MatMul": True, "Add": False}
 
 
@@ -160,6 +160,6 @@ def test_constant_runs_of_a_loop_are_left_out():
     product = node("MatMul", [X, W], [Y], constant_runs=(1, 5))
     body = graph([product], [X], [Y])
     own = graph([node("Loop", [None, None, X], [Z], bodies=(body,), trips=5)], [X], [Z])
-    (load,) = loads(own, count(own), "unfused", Formats())
+    (load,) = node_loads(own, count(own), "unfused", Formats())
     assert (load.macs, load.operations) == (4 * 64, 8 * 64)
     assert (load.weights, load.activations) == (4 * 128, 4 * 96)

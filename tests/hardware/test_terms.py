@@ -9,7 +9,7 @@ from crossflops.hardware.devices.catalogue import find_device
 from crossflops.hardware.devices.peaks import Peaks
 from crossflops.hardware.rates.mfu import total_ideal_time
 from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
-from crossflops.hardware.rates.terms import AttentionScores, Piece, parse_precision_mix, terms
+from crossflops.hardware.rates.terms import AttentionScores, Piece, parse_precision_mix, work_terms
 
 SQUARE = AttentionScores(queries=8, keys=8, causal="declared")
 CONV = Piece(macs=Fraction(100), names=("Conv", "c", "stem"), stored="float32", passes=Fraction(2))
@@ -27,7 +27,7 @@ INFERENCE, FULL, FP16 = TrainingOptions(), Causality(), Precisions(precision="fp
 
 def sums(training=INFERENCE, causality=FULL):
     """The model's FLOPs and those executed."""
-    parts = terms(ALL, training, causality, FP16)
+    parts = work_terms(ALL, training, causality, FP16)
     return sum(part.flops for part in parts), sum(part.hardware_flops for part in parts)
 
 
@@ -57,7 +57,7 @@ def test_what_has_no_backward_pass_is_not_done_again():
     """Below the lowest trained weight the forward pass runs once."""
     frozen = Piece(macs=Fraction(10), passes=Fraction(1))
     asked = TrainingOptions(train=True, frozen=("x",), recompute="full")
-    (term,) = terms((frozen,), asked, Causality(), Precisions())
+    (term,) = work_terms((frozen,), asked, Causality(), Precisions())
     assert (term.passes, term.executed) == (1, 1)
 
 
@@ -75,7 +75,7 @@ def test_what_a_checkpoint_of_the_model_runs_again_is_asked_for_once():
     )
 
     def executed(**asked):
-        (term,) = terms((kept,), TrainingOptions(train=True, **asked), FULL, FP16)
+        (term,) = work_terms((kept,), TrainingOptions(train=True, **asked), FULL, FP16)
         return term.flops, term.hardware_flops
 
     assert executed() == (400, 600)
@@ -95,7 +95,7 @@ def test_attention_by_its_mask():
 
 def by_precision(**asked):
     """FLOPs by precision."""
-    parts = terms(ALL, TrainingOptions(), Causality(), Precisions(**asked))
+    parts = work_terms(ALL, TrainingOptions(), Causality(), Precisions(**asked))
     flops: dict[str, Fraction] = {}
     for part in parts:
         flops[part.precision] = flops.get(part.precision, Fraction(0)) + part.flops
@@ -117,7 +117,7 @@ def test_precisions_as_they_are_stored():
     assert by_precision(precision="graph") == {"fp32": 200, "bf16": 140}
     packed = Piece(macs=Fraction(1), stored="float32xint4")
     with pytest.raises(InputError, match="float32xint4"):
-        terms((packed,), TrainingOptions(), Causality(), Precisions(precision="graph"))
+        work_terms((packed,), TrainingOptions(), Causality(), Precisions(precision="graph"))
 
 
 def test_shares_of_the_work():
@@ -152,11 +152,13 @@ def test_a_pattern_that_matches_nothing_is_refused():
 def test_the_ideal_time_of_two_precisions():
     """200 FLOPs at 156 and 140 at 19.5 TFLOP/s of an A100: the times add up, not the peaks."""
     asked = Precisions(precision="fp32", precision_of=("Conv=tf32",))
-    parts = terms(ALL, TrainingOptions(), Causality(), asked)
+    parts = work_terms(ALL, TrainingOptions(), Causality(), asked)
     mixed = total_ideal_time(parts, Peaks(device=find_device("a100-sxm4-40gb")))
     seconds = 200 / 156e12 + 140 / 19.5e12
     assert mixed.ideal == pytest.approx(seconds)
     assert mixed.peak == pytest.approx(340 / seconds)
     with pytest.raises(UnknownNameError, match="fp8"):
-        total_ideal_time(terms(ALL, TrainingOptions(), Causality(), Precisions(precision="fp8")),
-              Peaks(device=find_device("a100-sxm4-40gb")))  # fmt: skip
+        total_ideal_time(
+            work_terms(ALL, TrainingOptions(), Causality(), Precisions(precision="fp8")),
+            Peaks(device=find_device("a100-sxm4-40gb")),
+        )

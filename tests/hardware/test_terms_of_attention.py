@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from crossflops.hardware.rates.terms import AttentionScores, scores
+from crossflops.hardware.rates.terms import AttentionScores, attention_scores_by_node
 from tests.onnx_files import graph_of, parsed, saved, with_weights
 
 PLAIN = """
@@ -33,7 +33,7 @@ def found(tmp_path, model):
     """The scores, by the operator of their node."""
     graph = graph_of(saved(tmp_path, model))
     ops = {node.key: node.op.type for node in graph.nodes}
-    return [(ops[key], score) for key, score in scores(graph).items()]
+    return [(ops[key], score) for key, score in attention_scores_by_node(graph).items()]
 
 
 def test_two_products_around_a_softmax(tmp_path):

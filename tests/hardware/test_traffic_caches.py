@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from crossflops.hardware.dataflow import flow
-from crossflops.hardware.step_traffic import Formats, loads
+from crossflops.hardware.dataflow import trace_element_flow
+from crossflops.hardware.step_traffic import Formats, node_loads
 from crossflops.ir.graph import Node, Op
-from crossflops.ledger.count import count, count_whole
+from crossflops.ledger.count import count, count_nodes_with_their_bodies
 from tests.decoders import LLAMA_8B, Decoder, decoder
 from tests.hardware.small_graphs import MODELS, W, X, Y, Z, graph, moved, node, tensor
 from tests.onnx_files import graph_of, saved, with_weights
@@ -45,16 +45,21 @@ def test_a_decoder_reads_weights_and_its_cache(tmp_path, whole):
 
 def test_the_published_decoder_from_its_graph(tmp_path, whole):
     """Llama 3.1 8B: 128.7 GFLOP and 17.16 GB, 15.01 of weights and 2.15 of cache."""
-    per_node = loads(
+    per_node = node_loads(
         own := decoded(tmp_path, msgspec.structs.replace(LLAMA_8B, whole=whole)),
-        count_whole(own), "weights-once", Formats(),
+        count_nodes_with_their_bodies(own), "weights-once", Formats(),
     )  # fmt: skip
     near = {"rel": 0.002}
     assert 2 * sum(load.macs for load in per_node) == pytest.approx(128.7e9, **near)
     assert sum(load.bytes for load in per_node) == pytest.approx(17.16e9, **near)
     assert sum(load.weights for load in per_node) == pytest.approx(15.01e9, **near)
     assert sum(load.cache for load in per_node) == 2 * 32 * 2 * 8 * 8 * 2048 * 128
-    eighth = loads(own, count_whole(own), "weights-once", Formats(weights="fp8", cache="fp8"))
+    eighth = node_loads(
+        own,
+        count_nodes_with_their_bodies(own),
+        "weights-once",
+        Formats(weights="fp8", cache="fp8"),
+    )
     assert sum(load.bytes for load in eighth) == pytest.approx(17.16e9 / 2, **near)
 
 
@@ -70,7 +75,7 @@ def test_a_cache_of_fixed_size_is_read_whole_and_written_in_part():
         node("MatMul", [X, turned], [y]),
     ]
     own = graph(nodes, [X, past, at, new], [y, present])
-    assert [cache.past for cache in flow(own, count(own)).caches] == ["past"]
+    assert [cache.past for cache in trace_element_flow(own, count(own)).caches] == ["past"]
     assert moved(own, "weights-once") == {"y": (0, 160 + 16, 0)}
 
 
@@ -81,7 +86,7 @@ def test_an_input_that_no_output_continues_is_no_cache():
     joined = node("Concat", [past, X], [both], attrs={"axis": 0})
     nodes = [joined, node("Relu", [both], [y])]
     own = graph(nodes, [past, X], [y])
-    assert flow(own, count(own)).caches == ()
+    assert trace_element_flow(own, count(own)).caches == ()
     assert moved(own, "fused-ideal") == {"y": (0, 0, 48 + 32 + 80)}
 
 
@@ -91,8 +96,9 @@ def test_no_model_moves_more_than_the_unfused_one(tmp_path, whole_):
     own = decoded(tmp_path, Decoder(whole=whole_))
     sums = [sum(map(sum, moved(own, model).values())) for model in MODELS]
     assert sums[1] <= sums[2] <= sums[0]
-    assert sum(load.macs for load in loads(own, count(own), "unfused", Formats())) == sum(
-        load.macs for load in loads(own, count_whole(own), "fused-ideal", Formats())
+    assert sum(load.macs for load in node_loads(own, count(own), "unfused", Formats())) == sum(
+        load.macs
+        for load in node_loads(own, count_nodes_with_their_bodies(own), "fused-ideal", Formats())
     )
 
 
@@ -120,10 +126,10 @@ LOOP = """
 def test_weights_that_are_operands_of_functions(tmp_path):
     """Two calls with a weight of 64 bytes each; unfused the nodes inside move 2 x one's bytes."""
     own = graph_of(saved(tmp_path, with_weights(FUNCTIONS, "w", "v")))
-    whole = loads(own, count_whole(own), "fused-ideal", Formats())
+    whole = node_loads(own, count_nodes_with_their_bodies(own), "fused-ideal", Formats())
     assert [load.weights for load in whole if load.weights] == [64, 64]
     assert sum(load.activations for load in whole) == 32 + 32
-    inside = loads(own, count(own), "unfused", Formats())
+    inside = node_loads(own, count(own), "unfused", Formats())
     assert sum(load.bytes for load in inside) == 2 * ((32 + 64 + 32) + (32 + 32))
     assert sum(load.macs for load in inside) == sum(load.macs for load in whole) == 2 * 2 * 4 * 4
 
@@ -131,8 +137,10 @@ def test_weights_that_are_operands_of_functions(tmp_path):
 def test_a_weight_in_a_loop_is_read_once(tmp_path):
     """Three times unfused, once where it stays on the chip."""
     own = graph_of(saved(tmp_path, with_weights(LOOP, "w")))
-    assert sum(load.weights for load in loads(own, count(own), "unfused", Formats())) == 3 * 64
-    whole = loads(own, count_whole(own), "weights-once", Formats())
+    assert (
+        sum(load.weights for load in node_loads(own, count(own), "unfused", Formats())) == 3 * 64
+    )
+    whole = node_loads(own, count_nodes_with_their_bodies(own), "weights-once", Formats())
     assert [(load.macs, load.weights) for load in whole] == [(3 * 2 * 4 * 4, 64)]
 
 
@@ -145,5 +153,5 @@ def test_names_within_a_function_are_its_own():
         choice="function",
     )  # fmt: skip
     own = graph([call], [X], [Z])
-    per_node = loads(own, count_whole(own), "weights-once", Formats())
+    per_node = node_loads(own, count_nodes_with_their_bodies(own), "weights-once", Formats())
     assert [(load.node, load.weights) for load in per_node] == [("call", 128)]

@@ -8,10 +8,10 @@ from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.roofline import (
     Scenario,
     Variant,
-    alternatives,
-    byte_model,
-    ceiling,
-    other,
+    check_byte_model,
+    device_ceiling,
+    variant_with_changes,
+    what_if_bounds,
 )
 from crossflops.hardware.step_traffic import Formats
 from crossflops.ir.device import Device
@@ -42,7 +42,7 @@ def test_each_text_is_a_step():
         ]  # fmt: skip
 
     texts = ("batch=8", "precision=fp8", "weights=fp8, cache=int4", "bytes=weights-once,batch=2")
-    steps = alternatives(texts, BASE, loads)
+    steps = what_if_bounds(texts, BASE, loads)
     assert seen == [
         ("unfused", "fp32", "fp32", "fp32"),
         ("unfused", "fp8", "fp8", "fp8"),
@@ -58,7 +58,7 @@ def test_each_text_is_a_step():
 
 def test_another_device_brings_its_limits():
     """The bandwidth of H200 is 4.8 TB/s."""
-    assert other(BASE, "device=NVIDIA H200").run.ceiling.bandwidth == 4.8e12
+    assert variant_with_changes(BASE, "device=NVIDIA H200").run.ceiling.bandwidth == 4.8e12
 
 
 def test_a_device_of_ones_own():
@@ -66,7 +66,7 @@ def test_a_device_of_ones_own():
     own = Device(
         id="x", name="X", peaks={"fp32": 7.0}, bandwidth=2.0, source=("me",), confidence="own"
     )
-    roof = other(BASE, "device=x", look={"x": own}.__getitem__).run.ceiling
+    roof = variant_with_changes(BASE, "device=x", look={"x": own}.__getitem__).run.ceiling
     assert (roof.peaks, roof.bandwidth) == ({"fp32": 7.0}, 2.0)
 
 
@@ -75,7 +75,7 @@ def test_the_batch_is_against_the_one_that_was_counted():
     asked = Variant(
         run=Scenario(label="", ceiling=MACHINE, examples=4, scale=Fraction(4)), model="unfused"
     )
-    assert other(asked, "batch=64").run.scale == 64
+    assert variant_with_changes(asked, "batch=64").run.scale == 64
 
 
 @pytest.mark.parametrize(
@@ -86,33 +86,33 @@ def test_the_batch_is_against_the_one_that_was_counted():
 def test_what_cannot_be_read_is_refused(text):
     """One line of what, one of what to do."""
     with pytest.raises(InputError):
-        other(BASE, text)
+        variant_with_changes(BASE, text)
 
 
 @pytest.mark.parametrize("text", ["device=V100X", "precision=fp12", "weights=zip", "bytes=some"])
 def test_what_nobody_knows_is_refused(text):
     """Nothing is taken for something else."""
     with pytest.raises(UnknownNameError):
-        other(BASE, text)
+        variant_with_changes(BASE, text)
 
 
 def test_given_bytes_are_not_known_in_another_precision():
     """But another batch has so many times as many."""
-    assert other(BASE, "batch=8", fixed=FIXED).run.examples == 8
+    assert variant_with_changes(BASE, "batch=8", fixed=FIXED).run.examples == 8
     with pytest.raises(InputError, match="cannot be computed for another precision"):
-        other(BASE, "precision=fp8", fixed=FIXED)
+        variant_with_changes(BASE, "precision=fp8", fixed=FIXED)
 
 
 def test_a_device_without_a_bandwidth_asks_for_one():
     """Unless it is given."""
     device = Device(id="d", name="d", peaks={"fp32": 1.0}, source=(), confidence="high")
-    assert ceiling(device, 5.0).bandwidth == 5.0
+    assert device_ceiling(device, 5.0).bandwidth == 5.0
     with pytest.raises(UnknownNameError, match="bandwidth"):
-        ceiling(device)
+        device_ceiling(device)
 
 
 def test_byte_models_by_name():
     """There are three."""
-    assert byte_model("fused-ideal") == "fused-ideal"
+    assert check_byte_model("fused-ideal") == "fused-ideal"
     with pytest.raises(UnknownNameError, match="unknown way to count bytes"):
-        byte_model("ideal")
+        check_byte_model("ideal")

@@ -7,7 +7,7 @@ import random
 
 from onnx import ModelProto, TensorProto, helper
 
-from crossflops.load.reader import length_prefix
+from crossflops.load.reader import encode_bytes_field_header
 from tests.frontends.onnx.test_control_flow import doubling
 from tests.onnx_files import parsed
 
@@ -45,11 +45,11 @@ def nested(depth):
     """If within If, in wire format, since protobuf itself does not nest that deep."""
     inner = helper.make_node("Relu", ["x"], ["y"]).SerializeToString()
     for _ in range(depth):
-        graph = length_prefix(1, len(inner)) + inner
-        attribute = b"\x0a\x01b\xa0\x01\x05" + length_prefix(6, len(graph)) + graph
-        inner = b"\x22\x02If" + length_prefix(5, len(attribute)) + attribute
-    graph = length_prefix(1, len(inner)) + inner
-    return length_prefix(7, len(graph)) + graph
+        graph = encode_bytes_field_header(1, len(inner)) + inner
+        attribute = b"\x0a\x01b\xa0\x01\x05" + encode_bytes_field_header(6, len(graph)) + graph
+        inner = b"\x22\x02If" + encode_bytes_field_header(5, len(attribute)) + attribute
+    graph = encode_bytes_field_header(1, len(inner)) + inner
+    return encode_bytes_field_header(7, len(graph)) + graph
 
 
 def looped(trips, result="float[4,4]", body="e = MatMul(a, a)"):

@@ -255,7 +255,7 @@ def test_what_pytorch_refuses_is_left_to_it_as_a_whole(same, monkeypatch):
     def refuse(*args):
         raise RuntimeError("not these")
 
-    monkeypatch.setattr(decomposition, "_operator_pieces", refuse)
+    monkeypatch.setattr(decomposition, "_decompose_sequences_by_table", refuse)
     assert not same(Apply(lambda s, x: x.reshape(3, 35)), (torch.zeros(5, 21),))
 
 

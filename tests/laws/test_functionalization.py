@@ -77,7 +77,7 @@ class RandomWrites(nn.Module):
 def test_pieces_of_random_writes_are_those_of_pytorch():
     """Steps, results and layouts are equal; half of 16 models are decomposed without a trace."""
     alike, rest = 0, 0
-    functionalize = decomposition.Decomposer._functionalize
+    functionalize = decomposition.Decomposer._cache_decompositions_of_long_sequences
 
     def compared(self, runs):
         nonlocal alike, rest
@@ -85,13 +85,15 @@ def test_pieces_of_random_writes_are_those_of_pytorch():
         rest += len(left)
         for signature, run in runs.items():
             if signature not in left:
-                with self._kernels.used():
-                    (piece,) = decomposition._operator_pieces([run], self._table)
+                with self._kernels.decomposing_with_cached_kernels():
+                    (piece,) = decomposition._decompose_sequences_by_table([run], self._table)
                 assert self._pieces[signature] == piece
                 alike += 1
         return left
 
-    with mock.patch.object(decomposition.Decomposer, "_functionalize", compared):
+    with mock.patch.object(
+        decomposition.Decomposer, "_cache_decompositions_of_long_sequences", compared
+    ):
         for seed in range(16):
             crossflops.count(RandomWrites(seed), torch.zeros(EXTENT, EXTENT, EXTENT))
     assert alike >= 8

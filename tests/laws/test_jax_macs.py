@@ -9,7 +9,7 @@ import functools
 import pytest
 
 from crossflops.frontends import normalize
-from crossflops.frontends.jax.record.function import pure
+from crossflops.frontends.jax.record.function import to_pure_function
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import source_from_object
@@ -236,7 +236,7 @@ FUNCTIONS = {
 
 def hold(model, inputs):
     """The MACs of the graph are those of the equations, and no node is left out."""
-    seen = pure(model, inputs, {}, training=False)
+    seen = to_pure_function(model, inputs, {}, training=False)
     jaxpr = jax.make_jaxpr(seen.function)(*seen.specs).jaxpr
     alive, *_ = partial_eval.dce_jaxpr_consts(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     expected = macs(alive)

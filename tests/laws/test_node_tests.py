@@ -11,13 +11,13 @@ import pytest
 
 from crossflops.errors import CrossflopsWarning
 from crossflops.ir.ledger import Ledger
-from crossflops.operators import not_counted
+from crossflops.operators import reasons_for_missing_rules
 from tests.node_tests import cases, pairs, specs, with_learned_shapes
 from tests.onnx_files import ledger_of, saved
 
 # What stays uncounted when every shape is known, and the words of the reason.
 STATED = {
-    **not_counted(),
+    **reasons_for_missing_rules(),
     "Dropout": "the value of training_mode is unknown",
     **dict.fromkeys(("Loop", "SequenceMap"), "the number of iterations depends on data"),
 }

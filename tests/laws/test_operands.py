@@ -18,7 +18,7 @@ from crossflops.errors import CrossflopsError
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.operators import not_counted
+from crossflops.operators import reasons_for_missing_rules
 from tests.node_tests import cases, fed
 from tests.onnx_files import parsed
 from tests.operand_cases import models
@@ -84,7 +84,9 @@ def nodes():
         (node,) = model.graph.node
         by_operator[f"{node.domain}.{node.op_type}"].append((model, arrays))
     return {
-        op: of_it for op, of_it in by_operator.items() if op.removeprefix(".") not in not_counted()
+        op: of_it
+        for op, of_it in by_operator.items()
+        if op.removeprefix(".") not in reasons_for_missing_rules()
     }
 
 

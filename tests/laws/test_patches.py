@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from crossflops.patches import inventory
-from crossflops.patches.installed import find_source, patch_targets, release
+from crossflops.patches.installed import find_library_version, find_source, patch_targets
 from crossflops.patches.patching import ANY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,7 +164,9 @@ def test_each_target_with_a_source_was_recorded():
     known = {
         target.path
         for target in patch_targets()
-        if target.patch.in_text and target.name != ANY and release(target.patch.library)
+        if target.patch.in_text
+        and target.name != ANY
+        and find_library_version(target.patch.library)
     }
     unknown = [
         target.path

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from crossflops.errors import OperandError
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost, CountedNode, UncountedNode
-from crossflops.ledger.count import count, count_node, count_whole
+from crossflops.ledger.count import count, count_node, count_nodes_with_their_bodies
 from crossflops.operators import all_operator_rules
 from crossflops.testing.graphs import graph_from_nodes, spec_from_shape, to_node
 
@@ -61,7 +61,7 @@ def test_what_a_node_was_written_for_is_not_held_against_its_operands_where_none
         count_node(written)
     counted = count_node(written, checked=False)
     assert counted.cost.flops == 14
-    (whole,) = count_whole(graph_from_nodes(written)).counts
+    (whole,) = count_nodes_with_their_bodies(graph_from_nodes(written)).counts
     assert whole.cost.flops == 14
 
 

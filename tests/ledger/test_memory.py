@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ledger.count import count
-from crossflops.ledger.memory import activation_peak, footprint
+from crossflops.ledger.memory import activation_peak_of_graph, memory_of_graph
 from crossflops.operators import all_operator_rules
 
 
@@ -45,7 +45,7 @@ def test_a_pointwise_convolution_moves_what_the_textbook_says():
     x, w = tensor("x", 1, 3, 6, 7, role="input"), tensor("w", 5, 3, 1, 1, role="parameter")
     y = tensor("y", 1, 5, 6, 7)
     own = graph([node("Conv", [x, w], [y])], [x], [y], param_bytes=60)
-    memory = footprint(own, count(own))
+    memory = memory_of_graph(own, count(own))
     moved = 6 * 7 * (3 + 5) + 3 * 5
     assert (memory.access_elements, memory.access_bytes) == (moved, 4 * moved)
     assert (memory.elements_read, memory.elements_written) == (6 * 7 * 3 + 15, 6 * 7 * 5)
@@ -57,10 +57,10 @@ def test_a_pointwise_convolution_moves_what_the_textbook_says():
 def test_the_peak_of_a_chain_by_hand():
     """x, a, b, c of 128 bytes: while b is made x, a and b are alive, then x, b, c; a is gone."""
     chain = [node("MatMul", [X, W], [A]), node("Relu", [A], [B]), node("Relu", [B], [C])]
-    assert activation_peak(graph(chain, [X], [C])).nbytes == 3 * 128
+    assert activation_peak_of_graph(graph(chain, [X], [C])).nbytes == 3 * 128
     # a is needed at the end: it stays, and the peak is one tensor more.
     skip = [*chain, node("Add", [A, C], [D])]
-    highest = activation_peak(graph(skip, [X], [D]))
+    highest = activation_peak_of_graph(graph(skip, [X], [D]))
     assert (highest.nbytes, highest.node, highest.unsized) == (4 * 128, "c", 0)
 
 
@@ -74,7 +74,7 @@ def test_a_view_has_no_bytes_and_keeps_its_source_alive():
         node("Relu", [V], [D]),
     ]
     # at c: x, a (as v), b, c
-    assert activation_peak(graph(nodes, [X], [C, D])).nbytes == 4 * 128
+    assert activation_peak_of_graph(graph(nodes, [X], [C, D])).nbytes == 4 * 128
     assert {str(op) for op, known in all_operator_rules().items() if known.traffic == "alias"} == {
         *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "BitCast"),
     }
@@ -84,7 +84,7 @@ def test_constants_and_what_comes_from_them_alone_are_apart():
     """A transposed weight is no activation."""
     t = tensor("t", 8, 8)
     nodes = [node("Transpose", [W], [t], constant=True), node("MatMul", [X, t], [A])]
-    assert activation_peak(graph(nodes, [X], [A])).nbytes == 2 * 128
+    assert activation_peak_of_graph(graph(nodes, [X], [A])).nbytes == 2 * 128
 
 
 def test_a_body_adds_its_own_peak():
@@ -94,7 +94,10 @@ def test_a_body_adds_its_own_peak():
     loop = node("Loop", [None, None, A], [B], bodies=(body,), trips=3)
     own = graph([node("Relu", [X], [A]), loop], [X], [B])
     # outside x, a, b; inside state, p, q
-    assert (activation_peak(own).nbytes, activation_peak(own).node) == (6 * 128, "b")
+    assert (activation_peak_of_graph(own).nbytes, activation_peak_of_graph(own).node) == (
+        6 * 128,
+        "b",
+    )
 
 
 def test_a_body_keeps_alive_what_it_reads():
@@ -106,7 +109,7 @@ def test_a_body_keeps_alive_what_it_reads():
         node("If", [tensor("k", 1, dtype="bool", role="constant")], [B], bodies=(body,)),
     ]  # fmt: skip
     # at the If: x, a, b and q in the body (c is gone, d is returned)
-    assert activation_peak(graph(nodes, [X], [B, D])).nbytes == 5 * 128
+    assert activation_peak_of_graph(graph(nodes, [X], [B, D])).nbytes == 5 * 128
 
 
 def test_a_function_has_the_operands_and_results_of_its_calls():
@@ -117,7 +120,7 @@ def test_a_function_has_the_operands_and_results_of_its_calls():
         node("F", [X], [A], bodies=(body,), choice="function"),
         node("F", [A], [B], bodies=(body,), choice="function"),
     ]
-    assert activation_peak(graph(calls, [X], [B])).nbytes == (3 + 1) * 128
+    assert activation_peak_of_graph(graph(calls, [X], [B])).nbytes == (3 + 1) * 128
 
 
 def test_functions_that_double_are_looked_at_once():
@@ -133,13 +136,13 @@ def test_functions_that_double_are_looked_at_once():
         body = graph(calls, [inner], [made])
     whole = graph([node("F", [X], [A], bodies=(body,), choice="function")], [X], [A])
     # x and a around, and in each level what lies between its two calls
-    assert activation_peak(whole).nbytes == (2 + 100) * 128
+    assert activation_peak_of_graph(whole).nbytes == (2 + 100) * 128
 
 
 def test_what_has_no_known_size_is_numbered():
     """The peak is then that of the rest, and says so."""
     odd = TensorSpec("o", "float32", None)
-    highest = activation_peak(
+    highest = activation_peak_of_graph(
         graph([node("NonZero", [X], [odd]), node("Relu", [odd], [A])], [X], [A])
     )
     assert (highest.nbytes, highest.unsized) == (2 * 128, 1)
@@ -196,7 +199,7 @@ def brute_force(own):
 @given(dags())
 def test_the_peak_is_that_of_every_moment(own):
     """On random graphs the events give what looking at every moment gives."""
-    assert activation_peak(own).nbytes == brute_force(own)
+    assert activation_peak_of_graph(own).nbytes == brute_force(own)
 
 
 def test_parameters_of_a_file_in_the_type_they_are_stored_in(tmp_path):

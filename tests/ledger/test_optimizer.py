@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crossflops import count
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.trace import Parameter
-from crossflops.ledger.optimizer import OPTIMIZERS, clipping, parse_optimizer
+from crossflops.ledger.optimizer import OPTIMIZERS, gradient_clipping_cost, parse_optimizer
 from tests.onnx_files import saved, with_weights
 
 WORK = Counter()
@@ -205,7 +205,7 @@ def test_clipping_is_the_work_of_a_loop(sizes):
     for gradient in gradients:
         for i in range(len(gradient)):
             gradient[i] = gradient[i] * factor
-    cost = clipping([Parameter(f"w{size}", (size,), size) for size in sizes])
+    cost = gradient_clipping_cost([Parameter(f"w{size}", (size,), size) for size in sizes])
     assert kinds(cost) == {kind: WORK[kind] for kind in KINDS}
 
 

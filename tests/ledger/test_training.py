@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.ir.ledger import Cost
-from crossflops.ledger.training.rule_of_thumb import differences
+from crossflops.ledger.training.rule_of_thumb import exact_step_differences_by_cause
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.operators import all_operator_rules
@@ -34,8 +34,11 @@ def training(tmp_path):
         _, native = native_count(Request.from_arguments(path))
         known = TrainedWeights(native.trace, frozen, trainable)
         exact = count_training_step(native.graph, known)
-        known.check(native.graph)
-        thumb = {row.cause: row.macs for row in differences(native.graph, native.trace, exact)}
+        known.check_patterns(native.graph)
+        thumb = {
+            row.cause: row.macs
+            for row in exact_step_differences_by_cause(native.graph, native.trace, exact)
+        }
         return exact, thumb
 
     return count

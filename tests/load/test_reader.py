@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from crossflops.errors import TargetError
 from crossflops.export.onnx_file import data_locations
-from crossflops.load import read_onnx_model, weightless
-from crossflops.load.reader import length_prefix
+from crossflops.load import copy_without_large_data, read_onnx_model
+from crossflops.load.reader import encode_bytes_field_header
 from tests.onnx_files import graph_of, ledger_of, parsed, saved
 
 DENSE = "g (float[4,64] x) => (float[4,64] y) { y = MatMul(x, w) }"
@@ -27,7 +27,7 @@ def dense(payload=None):
 def test_large_payloads_are_dropped_and_all_else_is_kept():
     """The rest is the model with the payload alone missing."""
     model = dense()
-    rest = onnx.ModelProto.FromString(weightless(model.SerializeToString()))
+    rest = onnx.ModelProto.FromString(copy_without_large_data(model.SerializeToString()))
     model.graph.initializer[0].ClearField("raw_data")
     assert rest == model
 
@@ -41,7 +41,7 @@ def test_payloads_may_stay_in_a_copy_of_the_file(tmp_path):
     typed.float_data.extend([0.5] * 300)
     path = tmp_path / "copy.bin"
     path.write_bytes(model.SerializeToString())
-    rest = onnx.ModelProto.FromString(weightless(path.read_bytes(), path.name))
+    rest = onnx.ModelProto.FromString(copy_without_large_data(path.read_bytes(), path.name))
     assert data_locations(rest) == [path.name]
     large, small, one_by_one = rest.graph.initializer
     assert not large.raw_data
@@ -54,7 +54,7 @@ def test_small_payloads_are_kept():
     """A payload of 1 KiB is kept: shapes and scales are constants of that size."""
     model = parsed(DENSE)
     model.graph.initializer.append(numpy_helper.from_array(np.arange(128), "w"))
-    assert weightless(model.SerializeToString()) == model.SerializeToString()
+    assert copy_without_large_data(model.SerializeToString()) == model.SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_every_way_to_store_a_tensor_is_dropped(data_type, field, values):
     model = parsed(DENSE)
     tensor = model.graph.initializer.add(name="w", data_type=data_type, dims=[64, 64])
     getattr(tensor, field).extend(values)
-    rest = onnx.ModelProto.FromString(weightless(model.SerializeToString()))
+    rest = onnx.ModelProto.FromString(copy_without_large_data(model.SerializeToString()))
     assert list(rest.graph.initializer[0].dims) == [64, 64]
     assert not getattr(rest.graph.initializer[0], field)
 
@@ -87,7 +87,7 @@ def test_tensors_in_attributes_subgraphs_and_functions_are_dropped():
     branch = helper.make_node("If", ["x"], [], then_branch=body, else_branch=body)
     function = helper.make_function("local", "F", [], ["c"], [constant], [])
     model = helper.make_model(helper.make_graph([branch], "g", [], []), functions=[function])
-    rest = weightless(model.SerializeToString())
+    rest = copy_without_large_data(model.SerializeToString())
     assert len(rest) < 1024
     kept = onnx.ModelProto.FromString(rest)
     assert kept.functions[0].node[0].attribute[0].t.dims == [64, 64]
@@ -101,7 +101,7 @@ def test_texts_and_stack_traces_are_dropped_and_scopes_kept():
     node.doc_string = "d" * 2000
     for key in ("name_scopes", "class_hierarchy", "stack_trace"):
         node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value="v" * 900)
-    rest = onnx.ModelProto.FromString(weightless(model.SerializeToString()))
+    rest = onnx.ModelProto.FromString(copy_without_large_data(model.SerializeToString()))
     keys = [prop.key.rpartition(".")[2] for prop in rest.graph.node[0].metadata_props]
     assert keys == ["name_scopes", "class_hierarchy"]
     assert not rest.graph.node[0].doc_string
@@ -124,12 +124,12 @@ def test_a_payload_far_beyond_protobuf_is_never_read(tmp_path):
     shape = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[65536, 12288])
     graph = model.graph.SerializeToString()
     model.ClearField("graph")
-    head = shape.SerializeToString() + length_prefix(9, size)
-    inner = length_prefix(5, len(head) + size) + head
+    head = shape.SerializeToString() + encode_bytes_field_header(9, size)
+    inner = encode_bytes_field_header(5, len(head) + size) + head
     file = tmp_path / "large.onnx"
     with file.open("wb") as out:
         out.write(model.SerializeToString())
-        out.write(length_prefix(7, len(graph) + len(inner) + size) + graph + inner)
+        out.write(encode_bytes_field_header(7, len(graph) + len(inner) + size) + graph + inner)
         out.truncate(out.tell() + size)
     assert file.stat().st_blocks * 512 < 1 << 20
     counted = ledger_of(str(file))
@@ -237,9 +237,9 @@ def test_deep_nesting_is_refused(tmp_path):
     """Sixty branches within one another end in an error and not in a crash."""
     inner = helper.make_node("Relu", ["x"], ["y"]).SerializeToString()
     for _ in range(60):
-        graph = length_prefix(1, len(inner)) + inner
-        attribute = b"\x0a\x01b\xa0\x01\x05" + length_prefix(6, len(graph)) + graph
-        inner = b"\x22\x02If" + length_prefix(5, len(attribute)) + attribute
-    graph = length_prefix(1, len(inner)) + inner
+        graph = encode_bytes_field_header(1, len(inner)) + inner
+        attribute = b"\x0a\x01b\xa0\x01\x05" + encode_bytes_field_header(6, len(graph)) + graph
+        inner = b"\x22\x02If" + encode_bytes_field_header(5, len(attribute)) + attribute
+    graph = encode_bytes_field_header(1, len(inner)) + inner
     with pytest.raises(TargetError):
-        read_onnx_model(saved(tmp_path, length_prefix(7, len(graph)) + graph))
+        read_onnx_model(saved(tmp_path, encode_bytes_field_header(7, len(graph)) + graph))

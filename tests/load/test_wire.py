@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.errors import TargetError
-from crossflops.load.reader import BYTES, fields, length_prefix, varint
+from crossflops.load.reader import BYTES, decode_varint, encode_bytes_field_header, protobuf_fields
 
 
 def encoded(value: int) -> bytes:
@@ -20,7 +20,7 @@ def encoded(value: int) -> bytes:
 def test_a_number_is_read_as_it_was_written(value):
     """Every number of 64 bits comes back, with where it ends."""
     data = encoded(value)
-    assert varint(data + b"\xff", 0, len(data)) == (value, len(data))
+    assert decode_varint(data + b"\xff", 0, len(data)) == (value, len(data))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_number_is_read_as_it_was_written(value):
 def test_a_number_that_does_not_fit_is_refused(data, what):
     """Too long, too large, or cut off: an error that names the byte."""
     with pytest.raises(TargetError, match=f"{what}.* at byte 0"):
-        varint(data, 0, len(data))
+        decode_varint(data, 0, len(data))
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_a_number_that_does_not_fit_is_refused(data, what):
 def test_a_field_that_is_none_is_refused(data, what):
     """Groups, unknown wire types, number 0 and lengths beyond the end are errors."""
     with pytest.raises(TargetError, match=what):
-        list(fields(data, 0, len(data)))
+        list(protobuf_fields(data, 0, len(data)))
 
 
 @given(st.integers(1, 2**29 - 1), st.binary(max_size=300))
 def test_a_prefix_and_its_bytes_are_a_field(number, value):
     """What is written with a prefix is read as that field."""
-    data = length_prefix(number, len(value)) + value
-    (field,) = fields(data, 0, len(data))
+    data = encode_bytes_field_header(number, len(value)) + value
+    (field,) = protobuf_fields(data, 0, len(data))
     assert (field.number, field.wire, data[field.value : field.end]) == (number, BYTES, value)

@@ -13,7 +13,7 @@ import pytest
 
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators import all_operator_rules, find_operator_rule
-from crossflops.operators.gradient import moves_back, no_gradient
+from crossflops.operators.gradient import movement_backward, no_gradient
 from crossflops.testing.graphs import to_node
 from tests.operators.scalars import Tally, reference, total, values
 from tests.operators.test_backward_of_contractions import ALGEBRA, AS_PYTORCH_RUNS, LOOPS
@@ -1129,7 +1129,7 @@ MOVE_BACK |= {
 def test_what_moves_a_gradient_moves_data():
     """Nothing is computed in front of a gradient that costs nothing, but what is named here."""
     for op, known in all_operator_rules().items():
-        if known.backward is moves_back:
+        if known.backward is movement_backward:
             assert known.equation.startswith("0") or str(op) in MOVE_BACK, op
 
 
@@ -1165,7 +1165,7 @@ def test_every_gradient_is_held_against_something():
         "torch.ops.aten.embedding_bag.padding_idx": "torch.ops.aten.embedding_bag.default",
     }
     for op, known in all_operator_rules().items():
-        if isinstance(known.backward, str) or known.backward in (no_gradient, moves_back):
+        if isinstance(known.backward, str) or known.backward in (no_gradient, movement_backward):
             continue
         solves = "solve" in op.type.lower()  # beside the contractions
         assert solves or kin.get(str(op), str(op)) in held, op

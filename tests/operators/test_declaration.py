@@ -40,7 +40,7 @@ def test_an_operator_without_a_formula_says_why():
     """Silence is impossible: what has no rule has a reason."""
     operator, needs = Operators(MICROSOFT), rank_constraint(0, 0)
     why = "how long it runs depends on data"
-    operator.without_rule("Search", why, requires=needs)
+    operator.declare_without_rule("Search", why, requires=needs)
     assert operator.unruled["com.microsoft.Search"] == (why, (needs,))
 
 

@@ -10,7 +10,7 @@ from crossflops.operators import (
     all_operator_rules,
     find_operator_rule,
     missing_rule_reason,
-    not_counted,
+    reasons_for_missing_rules,
 )
 from crossflops.operators.movement import movement_cost
 from crossflops.operators.rule import (
@@ -31,7 +31,7 @@ from crossflops.operators.rule import (
     TRAINING,
     TRAINING_SCHEMAS,
     Operators,
-    assemble,
+    merge_operator_rules,
 )
 
 SCHEMAS = onnx.defs.get_all_schemas_with_history()
@@ -83,7 +83,7 @@ def test_a_rule_begins_at_a_version_that_exists(op):
 def test_every_version_of_every_operator_is_a_rule_or_an_explicit_not_yet(version):
     """Silence is impossible: what onnx knows is counted, or its absence has a reason."""
     op = Op(*version)
-    assert (find_operator_rule(op) is not None) != (str(op) in not_counted())
+    assert (find_operator_rule(op) is not None) != (str(op) in reasons_for_missing_rules())
 
 
 def test_two_rules_for_one_operator_are_refused():
@@ -94,7 +94,7 @@ def test_two_rules_for_one_operator_are_refused():
     with pytest.raises(ValueError, match="two rules for Relu since version 1"):
         first("Relu", "0")(movement_cost)
     with pytest.raises(ValueError, match="two rules for Relu since version 1"):
-        assemble([first, second])
+        merge_operator_rules([first, second])
 
 
 def test_the_newest_rule_that_is_old_enough_holds():

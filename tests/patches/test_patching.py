@@ -8,8 +8,8 @@ import pytest
 from crossflops.errors import PatchError
 from crossflops.patches.patching import (
     Patch,
-    original,
-    owner_of,
+    original_attribute,
+    patch_owner,
     patching_attribute,
     patching_attributes,
     patching_items,
@@ -82,7 +82,7 @@ def test_a_later_patch_that_fails_takes_the_earlier_ones_with_it():
 
 
 @pytest.mark.parametrize(
-    "act", [original, lambda *given: patching_attribute(*given[:2], 1, LIBRARY).keep()]
+    "act", [original_attribute, lambda *given: patching_attribute(*given[:2], 1, LIBRARY).keep()]
 )
 def test_a_target_that_is_gone_is_named_with_its_release(act):
     """The message has the path and the library, the hint the releases that have it."""
@@ -96,13 +96,13 @@ def test_a_target_that_is_gone_is_named_with_its_release(act):
 def test_an_owner_that_is_gone_is_named(place):
     """A module and a class alike."""
     with pytest.raises(PatchError, match=place.replace(":", ".")):
-        owner_of(LIBRARY._replace(place=place))
+        patch_owner(LIBRARY._replace(place=place))
 
 
 def test_a_module_that_the_library_itself_lacks_is_no_target_that_is_gone():
     """An extra that is not installed has an error of its own."""
     with pytest.raises(ModuleNotFoundError):
-        owner_of(LIBRARY._replace(place="no_such_library.part"))
+        patch_owner(LIBRARY._replace(place="no_such_library.part"))
 
 
 def test_a_name_that_is_not_declared_is_refused():

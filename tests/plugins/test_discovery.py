@@ -10,7 +10,7 @@ import pytest
 from crossflops.errors import UnknownNameError
 from crossflops.ir.profile import Failure
 from crossflops.plugins import discovery
-from crossflops.plugins.discovery import extra, to_install
+from crossflops.plugins.discovery import extra_install_command, plugin_install_command
 
 
 def point(name, value, distribution=None):
@@ -149,22 +149,25 @@ def test_a_source_folder_installs_its_own_plugins(tmp_path):
     """Beside the sources the plugins that declare the tools are installed, each once."""
     first = plugin(tmp_path, "one", ["a", "b"])
     two = plugin(tmp_path, "two", ["c"])
-    assert shlex.split(to_install(["a", "b"], tmp_path)) == [*PIP, "-e", first]
-    assert shlex.split(to_install(None, tmp_path)) == [*PIP, "-e", first, "-e", two]
+    assert shlex.split(plugin_install_command(["a", "b"], tmp_path)) == [*PIP, "-e", first]
+    assert shlex.split(plugin_install_command(None, tmp_path)) == [*PIP, "-e", first, "-e", two]
 
 
 def test_elsewhere_the_extras_are_installed(tmp_path, monkeypatch):
     """Without the sources the extra that bears the tool's id is installed, or all tools."""
-    monkeypatch.setattr(discovery, "_extras", lambda: ["torch", "tools", "thop"])
-    assert shlex.split(to_install(["thop"], tmp_path)) == [*PIP, "crossflops[thop]"]
-    assert shlex.split(to_install(None, tmp_path)) == [*PIP, "crossflops[tools]"]
-    assert shlex.split(extra("torch", tmp_path)) == [*PIP, "crossflops[torch]"]
+    monkeypatch.setattr(discovery, "_names_of_extras", lambda: ["torch", "tools", "thop"])
+    assert shlex.split(plugin_install_command(["thop"], tmp_path)) == [*PIP, "crossflops[thop]"]
+    assert shlex.split(plugin_install_command(None, tmp_path)) == [*PIP, "crossflops[tools]"]
+    assert shlex.split(extra_install_command("torch", tmp_path)) == [*PIP, "crossflops[torch]"]
 
 
 def test_the_tool_tensorflow_is_its_plugin_alone(plugins, tmp_path, monkeypatch):
     """The extra of its name is the framework, which is no tool."""
-    monkeypatch.setattr(discovery, "_extras", lambda: ["tensorflow", "tools", "thop"])
-    assert shlex.split(to_install(["tensorflow"], tmp_path)) == [*PIP, "crossflops-tensorflow"]
+    monkeypatch.setattr(discovery, "_names_of_extras", lambda: ["tensorflow", "tools", "thop"])
+    assert shlex.split(plugin_install_command(["tensorflow"], tmp_path)) == [
+        *PIP,
+        "crossflops-tensorflow",
+    ]
     monkeypatch.setattr(discovery, "requires", lambda name: REQUIRES)
     plugins(point("fake", "a:A"))
     with pytest.raises(UnknownNameError) as caught:
@@ -174,5 +177,5 @@ def test_the_tool_tensorflow_is_its_plugin_alone(plugins, tmp_path, monkeypatch)
 
 def test_a_tool_without_a_plugin_has_no_command(tmp_path, monkeypatch):
     """Where there is nothing to install, nothing is claimed."""
-    monkeypatch.setattr(discovery, "_extras", list)
-    assert to_install(["torchstat"], tmp_path) == ""
+    monkeypatch.setattr(discovery, "_names_of_extras", list)
+    assert plugin_install_command(["torchstat"], tmp_path) == ""

@@ -8,7 +8,7 @@ from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins import elsewhere
 from crossflops.plugins.discovery import with_pip_interpreter
-from crossflops.plugins.elsewhere import Offer, offers
+from crossflops.plugins.elsewhere import Offer, ask_interpreters_for_tools
 from crossflops.workers.jobs import Job
 from crossflops.workers.pool import Workers
 from tests.environments import TESTS, environment, plugin, posix
@@ -30,7 +30,7 @@ def test_an_interpreter_tells_what_it_has(venv):
     """A tool that is not installed here: its convention, its distribution, its version."""
     site, python = venv
     plugin(site, "fake", "fake_tools:Honest")
-    assert offers({"fake": python}) == {
+    assert ask_interpreters_for_tools({"fake": python}) == {
         "fake": Offer(tool="fake", convention="fake", distribution="fake-tool", version="1.0")
     }
 
@@ -56,7 +56,7 @@ def test_one_interpreter_is_asked_once(venv, monkeypatch):
     monkeypatch.setattr(
         elsewhere, "_Question", lambda python, tools: starts.append(tools) or ask(python, tools)
     )
-    answers = offers({"fake": python, "nosuch": python})
+    answers = ask_interpreters_for_tools({"fake": python, "nosuch": python})
     assert starts == [["fake", "nosuch"]]
     assert isinstance(answers["fake"], Offer)
     # Among what the tests' own Python has installed, which this one sees too.
@@ -67,7 +67,7 @@ def test_one_interpreter_is_asked_once(venv, monkeypatch):
 
 def test_a_path_without_anything_is_a_failure(tmp_path):
     """The message has the path."""
-    [failure] = offers({"thop": str(tmp_path / "nothing")}).values()
+    [failure] = ask_interpreters_for_tools({"thop": str(tmp_path / "nothing")}).values()
     assert isinstance(failure, Failure)
     assert failure.message.startswith(f"cannot start {tmp_path / 'nothing'}")
 
@@ -85,7 +85,7 @@ def test_what_is_no_python_is_a_failure(tmp_path, script, said):
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    [failure] = offers({"thop": str(program)}).values()
+    [failure] = ask_interpreters_for_tools({"thop": str(program)}).values()
     assert (failure.stage, failure.message) == (
         "load",
         f"{program} is not a working Python interpreter: {said}",
@@ -97,7 +97,7 @@ def test_an_old_python_is_a_failure(tmp_path):
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\necho '[3, 8]'\n")
     program.chmod(0o755)
-    [failure] = offers({"thop": str(program)}).values()
+    [failure] = ask_interpreters_for_tools({"thop": str(program)}).values()
     assert failure.message == f"{program} is Python 3.8"
     assert "3.11" in failure.hint
 
@@ -108,7 +108,7 @@ def test_one_that_never_answers_is_stopped(tmp_path, monkeypatch):
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nexec sleep 60\n")
     program.chmod(0o755)
-    [failure] = offers({"thop": str(program)}).values()
+    [failure] = ask_interpreters_for_tools({"thop": str(program)}).values()
     assert failure.message == f"{program} did not respond within 0.2 s"
 
 
@@ -117,7 +117,7 @@ def test_one_without_crossflops_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     environment(tmp_path / "bare", sees=False)
     python = str(tmp_path / "bare" / "bin" / "python")
-    [failure] = offers({"fvcore": python}).values()
+    [failure] = ask_interpreters_for_tools({"fvcore": python}).values()
     assert failure.message == f"{python} has no crossflops: No module named 'crossflops'"
     assert failure.hint.startswith(f"{python} -m pip install ")
     assert "fvcore" in failure.hint
@@ -132,7 +132,7 @@ def test_another_crossflops_is_a_failure(venv):
     info = site / "crossflops-99.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: crossflops\nVersion: 99\n")
-    [failure] = offers({"fvcore": python}).values()
+    [failure] = ask_interpreters_for_tools({"fvcore": python}).values()
     assert failure.message.startswith(f"{python} has crossflops 99, but this is ")
     assert failure.hint.startswith(f"{python} -m pip install ")
 
@@ -142,7 +142,7 @@ def test_a_crossflops_that_knows_no_inventory_is_a_failure(venv):
     site, python = venv
     (site / "crossflops").mkdir()
     (site / "crossflops" / "__init__.py").touch()
-    [failure] = offers({"fvcore": python}).values()
+    [failure] = ask_interpreters_for_tools({"fvcore": python}).values()
     assert failure.message.startswith(f"crossflops in {python} is another version: ")
     assert "No module named 'crossflops.plugins'" in failure.message
 
@@ -158,7 +158,7 @@ def test_a_plugin_without_its_tool_says_what_to_install_there(venv):
         "        raise MissingExtraError('no tool', 'pip install tool')\n"
     )
     plugin(site, "fake", "lame:Lame")
-    [failure] = offers({"fake": python}).values()
+    [failure] = ask_interpreters_for_tools({"fake": python}).values()
     assert (failure.message, failure.hint) == ("no tool", f"{python} -m pip install tool")
 
 

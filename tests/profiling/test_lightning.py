@@ -129,10 +129,10 @@ def test_a_step_without_a_profile_is_said_once():
 
     step = ProfiledStep(4, {})
     with pytest.warns(UserWarning, match="no profile: so it is"):
-        step.refuse("so it is")
+        step.give_up_profile("so it is")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        step.leave()
+        step.end_training()
 
 
 def test_the_first_step_is_refused():

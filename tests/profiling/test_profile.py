@@ -440,15 +440,15 @@ def test_rates_leave_out_what_is_no_training(monkeypatch):
     rates.profile = SimpleNamespace(step_macs=1, examples=4, of_peak=lambda rate: None)
     for number in (1, 2, 3):
         clock.now += 0.5  # a batch is loaded
-        rates.begin()
+        rates.begin_step()
         clock.now += 0.5
-        rates.count()
+        rates.count_finished_step()
         if number > 1:
-            rates.pause()
+            rates.pause_clock()
             clock.now += 100
     # the load of the third batch is in the pause
-    assert rates.take()["samples_per_second"] == pytest.approx(3 * 4 / 2.5)
-    rates.begin()
+    assert rates.take_rates()["samples_per_second"] == pytest.approx(3 * 4 / 2.5)
+    rates.begin_step()
     clock.now += 2
-    rates.count()
-    assert rates.take()["samples_per_second"] == pytest.approx(4 / 2)
+    rates.count_finished_step()
+    assert rates.take_rates()["samples_per_second"] == pytest.approx(4 / 2)

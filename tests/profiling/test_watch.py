@@ -79,7 +79,7 @@ def watched(net, step):
         step()
         return watch, watch.stop()
     finally:
-        watch.leave()
+        watch.remove_hooks()
 
 
 def bare(net):

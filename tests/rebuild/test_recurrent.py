@@ -21,7 +21,7 @@ from crossflops.frontends import normalize  # noqa: E402
 from crossflops.frontends.onnx import OnnxFile  # noqa: E402
 from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.count import count  # noqa: E402
-from crossflops.rebuild import rebuild  # noqa: E402
+from crossflops.rebuild import rebuild_as_torch  # noqa: E402
 from tests.onnx_files import ledger_of, saved  # noqa: E402
 
 pytestmark = pytest.mark.tools
@@ -103,7 +103,7 @@ def model_of(kind, values, inputs, outputs, **attributes):
 
 def found_by(path, inputs):
     """What the module computes, as a list of arrays."""
-    source = rebuild(OnnxFile(path=path))
+    source = rebuild_as_torch(OnnxFile(path=path))
     with torch.no_grad():
         outputs = source.model(*map(torch.from_numpy, inputs.values()))
     outputs = [outputs] if torch.is_tensor(outputs) else outputs
@@ -141,7 +141,7 @@ def test_it_has_the_work_of_the_file(tmp_path, kind):
     values = drawn(kind, "bidirectional", True, ())
     x = {"x": np.zeros((STEPS, BATCH, INPUTS), "float32")}
     path = saved(tmp_path, model_of(kind, values, x, 1, direction="bidirectional"))
-    source = rebuild(OnnxFile(path=path))
+    source = rebuild_as_torch(OnnxFile(path=path))
     macs = STEPS * BATCH * 2 * GATES[kind] * HIDDEN * (INPUTS + HIDDEN)
     assert ledger_of(path).total.macs == macs
     assert count(normalize(source, Setting())[0]).total.macs == macs
@@ -184,7 +184,7 @@ def test_what_no_layer_of_torch_has_is_named(tmp_path, kind, more, attributes, w
     x = np.zeros((STEPS, BATCH, INPUTS), "float32")
     path = saved(tmp_path, model_of(kind, values, {"x": x}, 1, **attributes))
     with pytest.raises(NormalizeError, match=f"{kind}.* has {what}.*no torch layer supports") as e:
-        rebuild(OnnxFile(path=path))
+        rebuild_as_torch(OnnxFile(path=path))
     assert "crossflops count" in e.value.hint
 
 
@@ -194,4 +194,4 @@ def test_weights_that_are_computed_are_named(tmp_path):
     inputs = {"x": np.zeros((STEPS, BATCH, INPUTS), "float32"), "r": values["r"]}
     path = saved(tmp_path, model_of("GRU", values, inputs, 1))
     with pytest.raises(NormalizeError, match="has weights that are computed"):
-        rebuild(OnnxFile(path=path))
+        rebuild_as_torch(OnnxFile(path=path))

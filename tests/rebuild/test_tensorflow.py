@@ -17,12 +17,12 @@ from crossflops.frontends import normalize  # noqa: E402
 from crossflops.frontends.onnx import OnnxFile  # noqa: E402
 from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.count import count  # noqa: E402
-from crossflops.rebuild.tensorflow import rebuild  # noqa: E402
+from crossflops.rebuild.tensorflow import rebuild_as_tensorflow  # noqa: E402
 from crossflops.rebuild.tensorflow.module import (  # noqa: E402
     RULES,
     OnnxModule,
     rebuild_program,
-    scopes,
+    unique_name_scopes,
 )
 from tests.node_tests import cases, fed  # noqa: E402
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights  # noqa: E402
@@ -174,7 +174,7 @@ def test_a_model_computes_the_same_and_does_the_same_work(tmp_path, name):
     [computed] = outputs(model, {value.name: x})
     np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-4)
     path = saved(tmp_path, model)
-    source = rebuild(OnnxFile(path=path), graph_of(path))
+    source = rebuild_as_tensorflow(OnnxFile(path=path), graph_of(path))
     graph, trace = normalize(source, Setting())
     ledger = count(graph)
     assert ledger.total.macs == ledger_of(path).total.macs
@@ -198,7 +198,7 @@ def test_a_transposed_convolution_in_groups(tmp_path):
     [computed] = outputs(whole, {"x": x})
     np.testing.assert_allclose(computed, np.concatenate(parts, 1), rtol=1e-4, atol=1e-4)
     path = saved(tmp_path, whole)
-    graph, _ = normalize(rebuild(OnnxFile(path=path), graph_of(path)), Setting())
+    graph, _ = normalize(rebuild_as_tensorflow(OnnxFile(path=path), graph_of(path)), Setting())
     assert [row.cost.macs for row in count(graph).counted] == [2 * 2 * 20 * 27] * 2
 
 
@@ -209,7 +209,7 @@ def test_an_einsum_of_three_is_counted_as_tensorflow_does_it(tmp_path):
         ' { y = Einsum<equation="bij,jk,kl->bil">(x, w, v) }'
     )
     path = saved(tmp_path, stored(text, "w", "v"))
-    graph, _ = normalize(rebuild(OnnxFile(path=path), graph_of(path)), Setting())
+    graph, _ = normalize(rebuild_as_tensorflow(OnnxFile(path=path), graph_of(path)), Setting())
     assert [row.cost.macs for row in count(graph).counted] == [4 * 5 * 2, 6 * 4 * 2]
 
 
@@ -224,7 +224,7 @@ def test_weights_take_no_memory(tmp_path):
     ).external_data.add(key="location", value="nowhere")
     model.graph.input.remove(weight)
     path = saved(tmp_path, model)
-    source = rebuild(OnnxFile(path=path), graph_of(path))
+    source = rebuild_as_tensorflow(OnnxFile(path=path), graph_of(path))
     again = pickle.loads(pickle.dumps(source.model))
     assert len(pickle.dumps(again)) < 4096
     function = tf.function(again).get_concrete_function(*source.args)
@@ -235,7 +235,7 @@ def test_weights_take_no_memory(tmp_path):
 def test_names_are_those_of_nodes():
     """Modules are scopes, and no two nodes share one, whatever letters they have."""
     paths = {"node_a": "layer1.0", "node A": "layer1.0", "node_A": "layer1.0", "/x": "", "é": "_b"}
-    scoped = scopes(paths)
+    scoped = unique_name_scopes(paths)
     assert scoped["node_a"] == "layer1/0/node_a"
     assert len({scope.lower() for scope in scoped.values()}) == len(paths)
     with tf.Graph().as_default():

@@ -23,7 +23,7 @@ from crossflops.frontends.onnx import OnnxFile  # noqa: E402
 from crossflops.ir.graph import TensorSpec  # noqa: E402
 from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.count import count  # noqa: E402
-from crossflops.rebuild import rebuild  # noqa: E402
+from crossflops.rebuild import rebuild_as_torch  # noqa: E402
 from tests.onnx_files import ledger_of, parsed, saved, with_weights  # noqa: E402
 
 pytestmark = pytest.mark.tools
@@ -222,7 +222,7 @@ def test_it_computes_what_the_file_says(tmp_path, name):
     """Output by output, against ONNX's reference; and it has the contraction work of the file."""
     model, outputs = MODELS[name]
     path = saved(tmp_path, model)
-    source = rebuild(OnnxFile(path=path))
+    source = rebuild_as_torch(OnnxFile(path=path))
     values = [value.numpy() for value in source.args]
     feed = dict(zip((value.name for value in model.graph.input), values, strict=True))
     expected = ReferenceEvaluator(model).run(None, feed)
@@ -246,11 +246,11 @@ def test_sizes_are_those_that_are_asked_for(tmp_path):
     """Named dimensions by `dims`, whole shapes by specs; open ones are told as for a count."""
     model = single("y = Relu(x)", "float[n,4] x", "float[n,4] y")
     path = saved(tmp_path, model)
-    assert rebuild(OnnxFile(path=path, dims={"n": 3})).args[0].shape == (3, 4)
+    assert rebuild_as_torch(OnnxFile(path=path, dims={"n": 3})).args[0].shape == (3, 4)
     specs = (TensorSpec("x", "float32", (5, 4), "input"),)
-    assert rebuild(OnnxFile(path=path, specs=specs)).args[0].shape == (5, 4)
+    assert rebuild_as_torch(OnnxFile(path=path, specs=specs)).args[0].shape == (5, 4)
     with pytest.raises(InputError, match="sizes of inputs are unknown"):
-        rebuild(OnnxFile(path=path))
+        rebuild_as_torch(OnnxFile(path=path))
 
 
 BRANCH = "a () => (float[2,6] z) { z = Identity(x) }"
@@ -282,7 +282,7 @@ def test_what_cannot_be_rebuilt_is_said(tmp_path, model, what):
     """The operator, its opset, and that the file can be counted all the same."""
     path = saved(tmp_path, model)
     with pytest.raises(NormalizeError, match=what) as caught:
-        rebuild(OnnxFile(path=path))
+        rebuild_as_torch(OnnxFile(path=path))
     assert "crossflops count" in caught.value.hint
 
 
@@ -290,7 +290,7 @@ def test_the_converters_of_onnx2torch_are_as_before(tmp_path):
     """What is lent for one model is not left behind."""
     registry = importlib.import_module("onnx2torch.node_converters.registry")
     before = dict(registry._CONVERTER_REGISTRY)
-    rebuild(OnnxFile(path=saved(tmp_path, MODELS["conv-22"][0])))
+    rebuild_as_torch(OnnxFile(path=saved(tmp_path, MODELS["conv-22"][0])))
     assert before == registry._CONVERTER_REGISTRY
 
 
@@ -298,5 +298,5 @@ def test_without_onnx2torch_the_extra_is_told(tmp_path, monkeypatch):
     """It is needed for nothing else."""
     monkeypatch.setitem(sys.modules, "onnx2torch", None)
     with pytest.raises(MissingExtraError) as caught:
-        room.rebuild(OnnxFile(path=saved(tmp_path, MODELS["mish"][0])))
+        room.rebuild_as_torch(OnnxFile(path=saved(tmp_path, MODELS["mish"][0])))
     assert caught.value.hint == "pip install 'crossflops[rebuild]'"

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from crossflops.ir.trace import Trace
 from crossflops.rules.conditions import Site, input_elements
-from crossflops.rules.prediction import matches_rule
+from crossflops.rules.prediction import applies_to_call
 from crossflops.tools.ultralytics_thop import condition_outside_classes, function_nesting_condition
 from tests.reconcile.synthetic import SETTING, call, convention, explained, ledger, module, rule
 
@@ -104,5 +104,5 @@ def test_where_a_function_is_called(where, expected):
     """In a registered layer that was called, in another function; `torch.vmap` hides nothing."""
     trace = functions()
     product = rule("f", "core", "torch.mm", "function", where=where)
-    about = [call.key for call in trace.calls if matches_rule(product, Site(call, trace))]
+    about = [call.key for call in trace.calls if applies_to_call(product, Site(call, trace))]
     assert about == expected

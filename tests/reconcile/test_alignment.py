@@ -6,10 +6,10 @@ import random
 import pytest
 
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.reconcile.alignment import align
+from crossflops.reconcile.alignment import align_models
 from crossflops.reconcile.contractions import read_alignable_model
 from tests.onnx_files import saved, with_weights
 
@@ -17,13 +17,13 @@ from tests.onnx_files import saved, with_weights
 def read(folder, text, *names, opset=17):
     """A graph in ONNX's text form, whose inputs of these names are weights."""
     path = saved(folder, with_weights(text, *names, opset=opset))
-    graph, trace = normalize(OnnxFile(path=path), Setting())
+    graph, trace = normalize_onnx_file(OnnxFile(path=path), Setting())
     return read_alignable_model(graph, trace, count(graph))
 
 
 def between(folder, first, other, opset=17):
     """The alignment of two graphs, which adds up in every layer and on the whole."""
-    found = align(read(folder, *first, opset=opset), read(folder, *other, opset=opset))
+    found = align_models(read(folder, *first, opset=opset), read(folder, *other, opset=opset))
     for row in found.layers:
         for kind in ("macs", "flops", "params"):
             added = sum(getattr(shift, kind) for shift in row.shifts)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from crossflops.reconcile.walk import reconcile
-from crossflops.report.comparison import contrast
+from crossflops.report.comparison import contrast_accounts
 from crossflops.rules.prediction import predict
 from crossflops.rules.rule import CostWeights
 from tests.reconcile.synthetic import (
@@ -35,7 +35,7 @@ def account(rules, case, off=0):
 @given(traces(), conventions(), conventions(), st.integers(-9, 9), st.integers(-9, 9))
 def test_the_way_from_one_to_the_other_adds_up(case, first, second, one, other):
     """Differences and residual are the whole difference; only what differs is shown."""
-    compared = contrast(account(first, case, one), account(second, case, other))
+    compared = contrast_accounts(account(first, case, one), account(second, case, other))
     assert compared.residual == other - one
     assert sum(row.amount for row in compared.differences) + compared.residual == compared.delta
     assert all(row.amount for row in compared.differences)
@@ -44,8 +44,8 @@ def test_the_way_from_one_to_the_other_adds_up(case, first, second, one, other):
 @given(traces(), conventions(), conventions())
 def test_the_way_back_is_the_way_there(case, first, second):
     """Every amount changes its sign, and no cause comes or goes."""
-    there = contrast(account(first, case), account(second, case))
-    back = contrast(account(second, case), account(first, case))
+    there = contrast_accounts(account(first, case), account(second, case))
+    back = contrast_accounts(account(second, case), account(first, case))
     assert {row.cause: row.amount for row in there.differences} == {
         row.cause: -row.amount for row in back.differences
     }
@@ -55,7 +55,7 @@ def test_the_way_back_is_the_way_there(case, first, second):
 def test_the_unit_differs_only_where_the_units_do(case, first, second):
     """Two tools that count alike for a MAC differ by no unit, whatever they overlook."""
     second = replace(second, unit=first.unit)
-    compared = contrast(account(first, case), account(second, case))
+    compared = contrast_accounts(account(first, case), account(second, case))
     assert PER_MAC not in {row.cause for row in compared.differences}
 
 
@@ -66,7 +66,7 @@ def two_products(first, second):
     o, p = (
         rule(name, "core", target, amount=CostWeights({"macs": 1})) for name, target in PRODUCTS
     )
-    return contrast(
+    return contrast_accounts(
         account(convention(o, p, unit=first), case), account(convention(o, unit=second), case)
     )
 
@@ -110,7 +110,7 @@ def test_an_older_account_still_adds_up():
         for reconciliation in accounts
     ]
     for first, other in itertools.permutations(old):
-        compared = contrast(first, other)
+        compared = contrast_accounts(first, other)
         assert (compared.unit, compared.residual) == (1, 0)
 
 

@@ -76,17 +76,17 @@ def test_a_convolution_is_what_a_loop_does(tmp_path_factory, weight, extra, stri
 def test_sums_of_other_contractions():
     """By hand: attention has 2 x 3 x 4 x 5 scores and 2 x 3 x 4 x 7 results, and so on."""
     heads = make_node("Attention", [(2, 3, 4, 6), (2, 3, 5, 6), (2, 3, 5, 7)], [(2, 3, 4, 7)])
-    assert exact.sums_of_attention(heads) == prod((2, 3, 4, 5)) + prod((2, 3, 4, 7))
+    assert exact.attention_sums(heads) == prod((2, 3, 4, 5)) + prod((2, 3, 4, 7))
     flat = make_node(
         "Attention", [(2, 4, 18), (2, 5, 18), (2, 5, 21)], [(2, 4, 21)],
         q_num_heads=3, kv_num_heads=3,
     )  # fmt: skip
-    assert exact.sums_of_attention(flat) == prod((2, 3, 4, 5)) + prod((2, 3, 4, 7))
+    assert exact.attention_sums(flat) == prod((2, 3, 4, 5)) + prod((2, 3, 4, 7))
     lstm = make_node("LSTM", [(5, 2, 3), (1, 16, 3), (1, 16, 4)], [(5, 1, 2, 4)])
-    assert exact.gates(lstm) == 5 * 2 * 16
+    assert exact.recurrent_gate_sums(lstm) == 5 * 2 * 16
     # stride 3, kernel 2: 4 inputs reach 8 of the 11 results of each of 5 maps
     spread = make_node("ConvTranspose", [(1, 3, 4), (3, 5, 2)], [(1, 5, 11)])
-    assert exact.sums_of_transposed_convolution(spread) == 5 * 8
+    assert exact.convolution_transpose_sums(spread) == 5 * 8
 
 
 def test_bodies_count_as_often_as_they_run(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from crossflops.ir.trace import Call, Module, Parameter, Setting, Trace
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.rule import Parameters
-from crossflops.tools.torchinfo import leaves_and_leftovers
+from crossflops.tools.torchinfo import parameter_count_differences
 
 LINEAR, ODD = "torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"
 OWN, MODULE = "my.Model", "torch.nn.modules.module.Module"
@@ -130,5 +130,5 @@ def test_a_tied_weight_counts_twice_less_what_is_in_no_leaf():
         return trace(rows, (0, 1, 2))
 
     again = {"params.pruned": 0, "params.counted-again": 40 + 40 - 43}
-    assert leaves_and_leftovers(model(1)) == again
-    assert set(leaves_and_leftovers(model(2)).values()) == {0}
+    assert parameter_count_differences(model(1)) == again
+    assert set(parameter_count_differences(model(2)).values()) == {0}

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.reconcile.pairing import alignment_pairs
+from crossflops.reconcile.pairing import index_pairs_of_alignment
 
 tables = st.integers(0, 5).flatmap(
     lambda width: st.lists(
@@ -30,7 +30,7 @@ def best(table, width, i=0, j=0):
 def test_no_other_alignment_is_better(table):
     """Pairs ascend on both sides, each has a score, and no choice has a larger sum."""
     width = len(table[0]) if table else 0
-    pairs = alignment_pairs(len(table), width, lambda i: np.array(table[i], np.int32))
+    pairs = index_pairs_of_alignment(len(table), width, lambda i: np.array(table[i], np.int32))
     assert all(a < c and b < d for (a, b), (c, d) in itertools.pairwise(pairs))
     assert all(table[i][j] > 0 for i, j in pairs)
     assert sum(table[i][j] for i, j in pairs) == best(table, width)
@@ -41,6 +41,8 @@ def test_five_thousand_places_take_seconds():
     first = np.arange(5000) % 97
     second = np.delete(first, np.arange(0, 5000, 7))
     begun = time.perf_counter()
-    pairs = alignment_pairs(5000, len(second), lambda i: (second == first[i]).astype(np.int32))
+    pairs = index_pairs_of_alignment(
+        5000, len(second), lambda i: (second == first[i]).astype(np.int32)
+    )
     assert len(pairs) == len(second)
     assert time.perf_counter() - begun < 20

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED, Setting
-from crossflops.reconcile.walk import NativeWork, Stage, booking_steps
+from crossflops.reconcile.walk import NativeWork, Stage, steps_of_rule_matches
 from crossflops.rules.conditions import input_elements
 from crossflops.rules.prediction import predict
 from tests.reconcile.synthetic import (
@@ -225,7 +225,7 @@ def test_steps_come_in_one_order():
     ]
     stages = {
         step.stage
-        for step in booking_steps(
+        for step in steps_of_rule_matches(
             predict(rules, calls, SETTING, costs),
             calls,
             NativeWork({key: cost.macs for key, cost in costs.costs_by_call.items()}),

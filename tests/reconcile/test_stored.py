@@ -7,7 +7,7 @@ import pytest
 from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.trace import Setting
-from crossflops.reconcile.parameters import reconcile_stored
+from crossflops.reconcile.parameters import reconcile_stored_parameters
 from crossflops.tools.registry import parse_convention
 from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import count_source
@@ -21,7 +21,7 @@ def explained(path, tool, ours=None):
     file = OnnxFile(path=path, inlined=False)
     mine = count_source(Source(file, (), {}), Setting(), ())
     stock = ToolInputFile(file, path).stock(mine)
-    return reconcile_stored(
+    return reconcile_stored_parameters(
         parse_convention(tool).parameters, mine.graph.params if ours is None else ours, stock
     )
 

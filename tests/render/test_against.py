@@ -12,7 +12,7 @@ from crossflops.ir.reconciliation import Alignment, CauseRow, LayerPair, Place, 
 from crossflops.render.formats import FORMATS
 from crossflops.render.pages.places import ComparisonView
 from crossflops.render.terminal import terminal
-from crossflops.report.comparison import Against, contrast
+from crossflops.report.comparison import Against, contrast_accounts
 
 LESS = 77_070_336  # of one 1x1 convolution that strides
 
@@ -58,7 +58,9 @@ def two(resnet):
         profiles=resnet.profiles,
         reconciliations=theirs,
         tools=tuple(
-            contrast(resnet.reconciliation(reconciliation.tool), reconciliation, models=True)
+            contrast_accounts(
+                resnet.reconciliation(reconciliation.tool), reconciliation, models=True
+            )
             for reconciliation in theirs
         ),
     )
@@ -90,7 +92,7 @@ def test_two_tools_on_two_models(two):
         for reconciliation in two.against.reconciliations
         if reconciliation.tool == "thop"
     )
-    compared = contrast(two.reconciliation("fvcore"), thop, models=True)
+    compared = contrast_accounts(two.reconciliation("fvcore"), thop, models=True)
     assert {difference.cause: difference.amount for difference in compared.differences} == {
         "norm.batch": 22_227_968,
         "pool.adaptive": 2_048,

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from crossflops.render.figures.bars import Bar, bars
+from crossflops.render.figures.bars import Bar, bar_chart
 from crossflops.render.figures.canvas import Box, DrawnLine, Words
 
 
@@ -13,7 +13,9 @@ from crossflops.render.figures.canvas import Box, DrawnLine, Words
 )
 def test_bars_are_broken_where_all_are_close(second, begins, broken):
     """100 k against 101 k: from 99.5 k on, they are as 1 to 3; each has a break of two lines."""
-    drawn = bars([Bar("a", Fraction(100_000), ""), Bar("b", Fraction(second), "")], "x", 100_000)
+    drawn = bar_chart(
+        [Bar("a", Fraction(100_000), ""), Bar("b", Fraction(second), "")], "x", 100_000
+    )
     first, other = (shape for shape in drawn.shapes if isinstance(shape, Box))
     assert other.width / first.width == pytest.approx(3)
     texts = [shape.text for shape in drawn.shapes if isinstance(shape, Words)]

@@ -20,7 +20,7 @@ from crossflops.render.figures import files
 from crossflops.render.figures.batches import batch_curve_figure
 from crossflops.render.figures.canvas import Words
 from crossflops.render.figures.files import figure_file_bytes, require_picture_suffix
-from crossflops.render.figures.roofline import roofline_sheet
+from crossflops.render.figures.roofline import roofline_plot_with_title
 
 MACHINE = Ceiling(name="machine", peaks={"fp16": 1e14, "fp32": 1e13}, bandwidth=1e12)
 RUN = Scenario(label="as asked", ceiling=MACHINE, examples=2, precision="fp16")
@@ -64,7 +64,7 @@ def test_a_roofline_names_its_lines_and_its_points():
         kernel="k", nodes=("Conv",), work=2 * 10**9, bytes=10**6, intensity=2000.0, seconds=2e-5,
         measured=4e-5, rate=5e13, efficiency=0.5,
     )  # fmt: skip
-    words = texts(roofline_sheet(roof(seconds=1e-3, kernels=(kernel,)), "net"))
+    words = texts(roofline_plot_with_title(roof(seconds=1e-3, kernels=(kernel,)), "net"))
     for expected in (
         *("net", "machine, 1.000 TB/s; bytes: unfused; a step of 2"),
         *("fp16 100.0 TFLOP/s", "fp32 10.00 TFLOP/s", "ridge 100", "1.000 TB/s"),
@@ -79,7 +79,7 @@ def test_integers_have_operations_and_movement_has_no_place():
     """int8 is in OP/s; nodes that only move stand beside it, with their share of the time."""
     loads = (load("Conv", 10**9, 10**6), load("Transpose", 0, 2 * 10**7, 0))
     integers = msgspec.structs.replace(roof(*loads), peaks={"fp16": 1e14, "int8": 2e14})
-    words = texts(roofline_sheet(integers, "net"))
+    words = texts(roofline_plot_with_title(integers, "net"))
     assert "int8 200.0 TOP/s" in words
     assert words[words.index("no FLOPs (1)") + 1] == "0 %, 50 %"
 
@@ -87,7 +87,7 @@ def test_integers_have_operations_and_movement_has_no_place():
 def test_many_operators_become_six_and_the_rest():
     """There are six colours that differ for everybody."""
     loads = [load(f"Op{i}", 10**9 * (9 - i), 10**6) for i in range(9)]
-    words = texts(roofline_sheet(roof(*loads), "net"))
+    words = texts(roofline_plot_with_title(roof(*loads), "net"))
     assert "Op5 (1)" in words
     assert "Op6 (1)" not in words
     assert "other operators (3)" in words
@@ -96,7 +96,10 @@ def test_many_operators_become_six_and_the_rest():
 @pytest.mark.parametrize("suffix", [".svg", ".SVG", pytest.param(".png", marks=pytest.mark.plots)])
 def test_the_same_noun_gives_the_same_bytes(suffix):
     """No date, no random identifier."""
-    for draw in (lambda: roofline_sheet(roof(), "net"), lambda: batch_curve_figure(CURVE)):
+    for draw in (
+        lambda: roofline_plot_with_title(roof(), "net"),
+        lambda: batch_curve_figure(CURVE),
+    ):
         assert figure_file_bytes(draw(), suffix) == figure_file_bytes(draw(), suffix)
 
 
@@ -119,7 +122,9 @@ def test_suffixes_give_formats():
 )
 def test_odd_models_have_pictures(loads):
     """Whatever has no place on two logarithmic axes is left out of them."""
-    picture = figure_file_bytes(roofline_sheet(roof(*loads, seconds=1.0), "net $x"), ".svg")
+    picture = figure_file_bytes(
+        roofline_plot_with_title(roof(*loads, seconds=1.0), "net $x"), ".svg"
+    )
     assert ET.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
 
 
@@ -165,7 +170,7 @@ def test_one_batch_and_what_had_not_settled():
 def test_a_long_title_keeps_its_ends():
     """As much as there is room for."""
     title = f"begin{'n' * 200}, onnxruntime 1.31, cpu"
-    (shown,) = [text for text in texts(roofline_sheet(roof(), title)) if "begin" in text]
+    (shown,) = [text for text in texts(roofline_plot_with_title(roof(), title)) if "begin" in text]
     assert len(shown) < 120
     assert shown.endswith("n, onnxruntime 1.31, cpu")
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from crossflops.errors import InputError
 from crossflops.files import read_file_bytes
 from crossflops.ir.profile import Failure
-from crossflops.render.figures.canvas import Box, Words, svg
-from crossflops.render.figures.comparison import comparison, waterfall
+from crossflops.render.figures.canvas import Box, Words, canvas_to_svg
+from crossflops.render.figures.comparison import comparison_figure, waterfall_chart
 from crossflops.render.figures.files import figure_file_bytes
 from crossflops.render.formats import FORMATS
 from crossflops.report.report import ModuleRow, NodeRow, Report, UncountedRow
@@ -174,8 +174,8 @@ def bars(canvas):
 
 def test_bars_of_a_waterfall_are_as_long_as_their_amounts_and_hang_together():
     """+30, +10, -20: lengths 3 : 1 : 2; each begins where the one before it ended."""
-    first, second, third = bars(waterfall(why("t", 20, (("a", 30, 1), ("b", 10, 1), ("c", -20, 1)),
-                                              ours=0)))  # fmt: skip
+    causes = (("a", 30, 1), ("b", 10, 1), ("c", -20, 1))
+    first, second, third = bars(waterfall_chart(why("t", 20, causes, ours=0)))
     assert first.width == pytest.approx(3 * second.width)
     assert third.width == pytest.approx(2 * second.width)
     assert second.x == pytest.approx(first.x + first.width)
@@ -185,7 +185,7 @@ def test_bars_of_a_waterfall_are_as_long_as_their_amounts_and_hang_together():
 def test_a_cause_that_dwarfs_the_others_is_drawn_broken_and_says_so():
     """Its amount stands beside it; the others keep their proportion."""
     account = why("t", 10**12 + 40, (("unit", 10**12, 1), ("a", 30, 1), ("b", 10, 1)), ours=0)
-    canvas = waterfall(account)
+    canvas = waterfall_chart(account)
     unit, a, b = bars(canvas)
     assert a.width == pytest.approx(3 * b.width)
     assert unit.width < 2 * a.width
@@ -196,7 +196,7 @@ def test_a_cause_that_dwarfs_the_others_is_drawn_broken_and_says_so():
 
 def test_a_residual_is_a_bar_of_its_own():
     """What no cause covers is in the picture: 50 - 0 = 30 + 20 that nothing explains."""
-    canvas = waterfall(why("t", 50, (("a", 30, 1),), ours=0))
+    canvas = waterfall_chart(why("t", 50, (("a", 30, 1),), ours=0))
     assert [(bar.ink, bar.tip) for bar in bars(canvas)] == [
         ("more", "a: +30"),
         ("bad", "residual: +20"),
@@ -205,7 +205,7 @@ def test_a_residual_is_a_bar_of_its_own():
 
 def test_a_file_of_waterfalls_has_each_tool_that_differs(resnet):
     """torch-flop-counter and the others beneath each other, each with its amounts."""
-    text = figure_file_bytes(comparison(resnet, "waterfall.svg"), ".svg").decode()
+    text = figure_file_bytes(comparison_figure(resnet, "waterfall.svg"), ".svg").decode()
     for account in resnet.reconciliations:
         assert (f"{account.tool} = native" in text) == bool(account.delta)
     assert "+44 455 936" in text
@@ -216,27 +216,27 @@ def test_the_picture_of_the_readme_is_that_of_the_committed_report():
     """`crossflops render reports/vit_b_16.json.gz --plot docs/bars-vit_b_16.svg` writes it."""
     file = REPORTS.parent / "docs" / "bars-vit_b_16.svg"
     report = Report.from_json(read_file_bytes(REPORTS / "vit_b_16.json.gz"))
-    assert figure_file_bytes(comparison(report, file.name), ".svg") == file.read_bytes()
+    assert figure_file_bytes(comparison_figure(report, file.name), ".svg") == file.read_bytes()
 
 
 def test_without_a_difference_there_is_nothing_to_draw(count):
     """A count has no tools: it is refused, and nothing is written."""
     with pytest.raises(InputError, match="nothing to draw"):
-        comparison(count, "waterfall.svg")
+        comparison_figure(count, "waterfall.svg")
 
 
 @pytest.mark.plots
 def test_a_waterfall_as_png(resnet):
     """The same shapes, painted by matplotlib; the same bytes each time."""
     pytest.importorskip("matplotlib")
-    data = figure_file_bytes(comparison(resnet, "waterfall.png"), ".png")
+    data = figure_file_bytes(comparison_figure(resnet, "waterfall.png"), ".png")
     assert data.startswith(b"\x89PNG")
-    assert figure_file_bytes(comparison(resnet, "waterfall.png"), ".png") == data
+    assert figure_file_bytes(comparison_figure(resnet, "waterfall.png"), ".png") == data
 
 
 def test_a_picture_alone_has_its_colours_with_it():
     """It is drawn where no style sheet is, and names are escaped there, too."""
-    text = svg(waterfall(why("<t>", 50, (("<a>&", 50, 1),), ours=0)), alone=True)
+    text = canvas_to_svg(waterfall_chart(why("<t>", 50, (("<a>&", 50, 1),), ours=0)), alone=True)
     assert text.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
     assert "class=" not in text
     assert "&lt;a&gt;&amp;" in text

@@ -10,10 +10,10 @@ from crossflops.ir.trace import ALONG_CHAINS_SQUARED
 from crossflops.render.formats import FORMATS
 from crossflops.render.pages import explain
 from crossflops.render.pages.comparison import innermost_mismatches
-from crossflops.render.pages.explain import conditions, rule_amount_words, rule_subject
+from crossflops.render.pages.explain import rule_amount_words, rule_condition_texts, rule_subject
 from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
 from crossflops.render.terminal import terminal
-from crossflops.report.quantity import release
+from crossflops.report.quantity import version_without_suffix
 from crossflops.rules.conditions import (
     as_root,
     by_forward,
@@ -135,8 +135,12 @@ def test_layers_that_are_counted_above_are_not_listed_again():
     """A reason for not seeing them names the layers by what they have in common."""
     layers = ("torch.nn.modules.conv.Conv1d", "torch.nn.modules.linear.Linear")
     derived = made(where=(subclass_of(*layers),))
-    assert conditions(derived, frozenset(layers)) == ("in a subclass of a layer counted above",)
-    assert conditions(derived, frozenset(layers[:1])) == ("in a subclass of Conv1d or Linear",)
+    assert rule_condition_texts(derived, frozenset(layers)) == (
+        "in a subclass of a layer counted above",
+    )
+    assert rule_condition_texts(derived, frozenset(layers[:1])) == (
+        "in a subclass of Conv1d or Linear",
+    )
 
 
 def test_every_condition_is_told():
@@ -147,7 +151,7 @@ def test_every_condition_is_told():
     )  # fmt: skip
     rule = made(targets=("t",), where=where)
     assert rule_subject(rule) == "t"
-    assert conditions(rule) == (
+    assert rule_condition_texts(rule) == (
         "called by .forward()",
         "in a subclass of b",
         "through e",
@@ -158,7 +162,7 @@ def test_every_condition_is_told():
         "run as f",
         "as the whole model",
     )
-    assert (rule_subject(made()), conditions(made())) == ("any", ())
+    assert (rule_subject(made()), rule_condition_texts(made())) == ("any", ())
 
 
 def made(**fields):
@@ -239,7 +243,7 @@ def test_a_residual_is_located_in_the_innermost_modules():
 
 def test_versions_are_shown_without_their_date():
     """A post release and a local build are the release that they are of."""
-    assert release("0.1.5.post20221221") == "0.1.5"
-    assert release("2.13.0+cpu") == "2.13"
-    assert release("2.10") == "2.10"
-    assert release("1.0") == "1.0"
+    assert version_without_suffix("0.1.5.post20221221") == "0.1.5"
+    assert version_without_suffix("2.13.0+cpu") == "2.13"
+    assert version_without_suffix("2.10") == "2.10"
+    assert version_without_suffix("1.0") == "1.0"

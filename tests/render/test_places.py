@@ -8,7 +8,7 @@ from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.ir.trace import Setting
 from crossflops.render.formats import markdown
-from crossflops.render.pages.places import ComparisonView, module_distances
+from crossflops.render.pages.places import ComparisonView, module_differences
 from crossflops.render.terminal import terminal
 from crossflops.report.report import ModuleRow
 
@@ -153,7 +153,7 @@ class TestPlaces:
 
     def test_every_module_stands_for_itself(self, report):
         """By hand: what is beneath a module is not in its own row; 2 per MAC is no difference."""
-        by_module = module_distances(report)
+        by_module = module_differences(report)
         assert by_module.native == {"": 5, "a.0": 10, "a.0.x": 90, "a.1": 10, "a.1.x": 90, "b": 20}
         apart = {
             tool: {path: amount for path, amount in own.items() if amount}
@@ -164,7 +164,7 @@ class TestPlaces:
             "fvcore": {"a.0.x": 4, "a.1.x": 4},
             "torch-flop-counter": {},
         }
-        assert {path: n for path, n in by_module.spread.items() if n} == {
+        assert {path: n for path, n in by_module.largest_by_module.items() if n} == {
             "a.0.x": 4,
             "a.1.x": 4,
             "b": 20,

@@ -11,8 +11,8 @@ from crossflops.ir.profile import ConventionCount, Failure
 from crossflops.ir.trace import Setting
 from crossflops.render.page import Code, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages import comparison
-from crossflops.render.terminal import cell_len as measured
 from crossflops.render.terminal import terminal
+from crossflops.render.terminal import terminal_cell_width as measured
 from crossflops.report.report import InputInfo, UncountedRow
 
 WIDE = """\

@@ -27,9 +27,9 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.prediction import matches_rule
+from crossflops.rules.prediction import applies_to_call
 from crossflops.rules.rule import Rule
-from crossflops.tools.torchinfo import class_named
+from crossflops.tools.torchinfo import class_name_condition
 from crossflops.tools.torchstat import last_call_condition
 
 
@@ -95,7 +95,7 @@ def holds(about, subject, level=None, run="eval grad"):
         where=tuple(part for part in about if isinstance(part, Condition)),
         kind="core",
     )
-    return matches_rule(rule, Site(subject, TRACE, run))
+    return applies_to_call(rule, Site(subject, TRACE, run))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_every_condition_must_hold(about, subject, expected):
 )
 def test_a_class_is_known_by_its_bare_name(pattern, subject, expected):
     """Whatever its package."""
-    assert holds((class_named(pattern),), subject) is expected
+    assert holds((class_name_condition(pattern),), subject) is expected
 
 
 def test_a_rule_is_about_its_own_level():

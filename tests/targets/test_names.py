@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 
 from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, TargetError
-from crossflops.frontends import FRONTENDS, candidate_targets, names_like
-from crossflops.frontends.named import NamedModel, image_input_spec, names_in_package
+from crossflops.frontends import FRONTENDS, candidate_targets, similar_names_hint
+from crossflops.frontends.named import NamedModel, image_input_spec, names_in_package_sources
 from crossflops.frontends.named import make_library_model as make_named
 from crossflops.ir.graph import TensorSpec
 from crossflops.targets import load_target_source
@@ -30,7 +30,7 @@ def create_model(name, **options):
 @pytest.fixture
 def libraries(tmp_path, monkeypatch):
     """A timm and a torchvision that have a model or two, told by their files alone."""
-    names_in_package.cache_clear()
+    names_in_package_sources.cache_clear()
     for package, lines in {
         "timm": "@register_model\ndef tiny_net(): ...\n@register_model\ndef both_net(): ...\n",
         "torchvision": "@register_model()\n@handle(\n  x,\n)\ndef both_net(): ...\n",
@@ -43,7 +43,7 @@ def libraries(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] in ("timm", "torchvision")]:
         monkeypatch.delitem(sys.modules, name)
     yield
-    names_in_package.cache_clear()
+    names_in_package_sources.cache_clear()
     for name in [name for name in sys.modules if name.split(".")[0] in ("timm", "torchvision")]:
         sys.modules.pop(name)
 
@@ -67,7 +67,7 @@ def test_several_libraries_are_told_as_commands(libraries, monkeypatch):
 
 def test_a_misspelt_name_gets_the_nearest(libraries):
     """With and without its prefix."""
-    assert names_like("tinny_net") == "did you mean timm:tiny_net?"
+    assert similar_names_hint("tinny_net") == "did you mean timm:tiny_net?"
     with pytest.raises(TargetError) as bare:
         build_target("tinny_net", {})
     assert bare.value.hint == "did you mean timm:tiny_net?"
@@ -112,7 +112,7 @@ def test_a_package_that_a_model_of_a_library_needs_is_named(raised, message, hin
     class Needing:
         prefix = package = "lib"
 
-        def make(self, *given):
+        def make_model(self, *given):
             raise raised
 
     with pytest.raises(MissingExtraError) as caught:
@@ -123,10 +123,10 @@ def test_a_package_that_a_model_of_a_library_needs_is_named(raised, message, hin
 def test_a_bare_name_without_any_library_says_which_to_install(monkeypatch):
     """The hint has a command for each library that has models by plain names."""
     monkeypatch.setattr("crossflops.frontends.named.find_spec", lambda _name: None)
-    names_in_package.cache_clear()
+    names_in_package_sources.cache_clear()
     with pytest.raises(TargetError) as caught:
         build_target("resnet50", {})
-    names_in_package.cache_clear()
+    names_in_package_sources.cache_clear()
     assert "`pip install timm` or `pip install torchvision`" in caught.value.hint
     assert "transformers" not in caught.value.hint
 
@@ -165,7 +165,7 @@ def test_an_image_has_the_side_that_is_asked_for():
 
 def test_every_prefix_belongs_to_one_library():
     """The nine of the manual."""
-    prefixes = [library.prefix for frontend in FRONTENDS for library in frontend.libraries()]
+    prefixes = [library.prefix for frontend in FRONTENDS for library in frontend.model_libraries()]
     assert sorted(prefixes) == [
         *("diffusers", "gguf", "hf", "keras", "keras_hub", "smp", "timm"),
         *("torchvision", "ultralytics"),

@@ -75,7 +75,7 @@ def kit(monkeypatch):
     """The kit on a few probes, for a release of the tool."""
     few = {name: probes()[name] for name in ("nn.ReLU", "nn.GELU", "conv_bn_relu")}
     monkeypatch.setattr(conformance, "probes", lambda: few)
-    monkeypatch.setattr(conformance, "predicting", lambda tool, version: CONVENTION)
+    monkeypatch.setattr(conformance, "convention_for_prediction", lambda tool, version: CONVENTION)
 
     def of(version):
         return type("Kit", (Conformance,), {"adapter": Elements(version)})()

@@ -12,44 +12,53 @@ NN = "torch.nn.modules"
     ("formula", "kind", "source", "result", "weight", "more", "expected"),
     [
         (
-            thop.convolution, "Conv2d", (1, 3, 16, 16), (1, 8, 16, 16), (8, 3, 3, 3),
+            thop.thop_convolution_macs, "Conv2d", (1, 3, 16, 16), (1, 8, 16, 16), (8, 3, 3, 3),
             {"groups": 1, "in_channels": 3}, 55296,
         ),
         (
-            thop.convolution, "Conv2d", (3, 16, 16), (8, 16, 16), (8, 3, 3, 3),
+            thop.thop_convolution_macs, "Conv2d", (3, 16, 16), (8, 16, 16), (8, 3, 3, 3),
             {"groups": 1, "in_channels": 3}, 294912,
         ),
         (
-            thop.convolution_by_module, "Conv2d", (3, 16, 16), (8, 16, 16), (8, 3, 3, 3),
+            thop.thop_0_0_31_convolution_macs, "Conv2d", (3, 16, 16), (8, 16, 16), (8, 3, 3, 3),
             {"groups": 1, "in_channels": 3}, 55296,
         ),
         (
-            thop.convolution, "ConvTranspose2d", (1, 8, 8, 8), (1, 4, 16, 16), (8, 4, 3, 3),
+            thop.thop_convolution_macs,
+            "ConvTranspose2d", (1, 8, 8, 8), (1, 4, 16, 16), (8, 4, 3, 3),
             {"groups": 1, "in_channels": 8}, 73728,
         ),
         (
-            thop.convolution, "ConvTranspose2d", (1, 8, 8, 8), (1, 4, 16, 16), (8, 2, 3, 3),
+            thop.thop_convolution_macs,
+            "ConvTranspose2d", (1, 8, 8, 8), (1, 4, 16, 16), (8, 2, 3, 3),
             {"groups": 2, "in_channels": 8}, 36864,
         ),
         (
-            thop.linear, "Linear", (2, 10, 64), (2, 10, 32), (32, 64),
+            thop.thop_linear_macs, "Linear", (2, 10, 64), (2, 10, 32), (32, 64),
             {"in_features": 64}, 40960,
         ),
-        (thop.softmax, "Softmax", (2, 10, 64), (2, 10, 64), None, {"dim": -1}, 3820),
         (
-            thop.adaptive_average, "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 1, 1), None,
+            thop.thop_softmax_operations,
+            "Softmax", (2, 10, 64), (2, 10, 64), None, {"dim": -1}, 3820,
+        ),
+        (
+            thop.thop_adaptive_average_operations,
+            "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 1, 1), None,
             {"output_size": 1}, 2056,
         ),
         (
-            thop.adaptive_average, "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 5, 5), None,
+            thop.thop_adaptive_average_operations,
+            "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 5, 5), None,
             {"output_size": 5}, 2248,
         ),
         (
-            thop.adaptive_average_floored, "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 5, 5),
+            thop.thop_0_0_31_adaptive_average_operations,
+            "AdaptiveAvgPool2d", (1, 8, 16, 16), (1, 8, 5, 5),
             None, {"output_size": 5}, 2000,
         ),
         (
-            thop.adaptive_average_floored, "AdaptiveAvgPool2d", (1, 8, 16, 15), (1, 8, 5, 2),
+            thop.thop_0_0_31_adaptive_average_operations,
+            "AdaptiveAvgPool2d", (1, 8, 16, 15), (1, 8, 5, 2),
             None, {"output_size": [5, 2]}, (3 * 7 + 1) * 80,
         ),
     ],
@@ -76,9 +85,9 @@ def test_thops_recurrent_layers(kind, layers, both, expected):
     parts = {
         name: amount(formula, f"{NN}.rnn.{kind}", {"0": (5, 2, 16)}, result, **more)
         for name, formula in (
-            ("macs", thop.recurrent),
-            ("gates", thop.thop_gate_adds),
-            ("biases", thop.thop_recurrent_bias),
+            ("macs", thop.thop_recurrent_macs),
+            ("gates", thop.thop_gate_operations),
+            ("biases", thop.thop_recurrent_bias_adds),
         )
     }
     assert sum(parts.values()) == expected
@@ -95,6 +104,6 @@ def test_thops_cells(kind, gates, terms):
     target, inputs = f"{NN}.rnn.{kind}Cell", {"0": (5, 16)}
     amounts = [
         amount(getattr(thop, name), target, inputs, [(5, 32)], **more)
-        for name in ("cell", "cell_gates", "cell_bias")
+        for name in ("thop_cell_macs", "thop_cell_gate_operations", "thop_cell_bias_adds")
     ]
     assert amounts == [5 * gates * 32 * 48, 5 * terms * 32, 5 * 2 * gates * 32]

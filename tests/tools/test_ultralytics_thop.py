@@ -5,7 +5,10 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.tools.ultralytics_thop import adaptive_average, average
+from crossflops.tools.ultralytics_thop import (
+    ultralytics_adaptive_average_operations,
+    ultralytics_average_pool_operations,
+)
 from tests.tools.amounts import amount
 
 POOL = "torch.nn.modules.pooling.AvgPool2d"
@@ -25,7 +28,14 @@ def test_windows_of_an_average(size, kernel, stride, padding, padded):
     ]
     settings = {"kernel_size": kernel, "stride": stride, "padding": padding}
     source, result = (2, 3, size, size), (2, 3, count, count)
-    windows = amount(average, POOL, {"0": source}, [result], **settings, count_include_pad=padded)
+    windows = amount(
+        ultralytics_average_pool_operations,
+        POOL,
+        {"0": source},
+        [result],
+        **settings,
+        count_include_pad=padded,
+    )
     assert windows == 6 * len(places) + 6 * count**2
 
 
@@ -37,5 +47,7 @@ def test_windows_of_an_adaptive_average(size, count):
         for j, i in product(range(count), range(size))
         if i < (j + 1) * size / count and i + 1 > j * size / count
     )
-    windows = amount(adaptive_average, POOL, {"0": (2, 3, size)}, [(2, 3, count)])
+    windows = amount(
+        ultralytics_adaptive_average_operations, POOL, {"0": (2, 3, size)}, [(2, 3, count)]
+    )
     assert windows == 6 * overlapping + 6 * count

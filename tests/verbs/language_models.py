@@ -2,7 +2,7 @@
 
 import random
 
-from crossflops.ir.polynomial import evaluate
+from crossflops.ir.polynomial import evaluate_polynomial
 from crossflops.targets.target import build_target
 
 SIZES = {
@@ -40,10 +40,10 @@ def generated_macs(model, prompt, new, batch=BATCH):
 def macs_by_polynomials(workload, prompt, new):
     """Return the MACs of a prefill and its steps, each by the piece that holds at its context."""
     begin = prompt if workload.kind == "decoder" else 1
-    total = evaluate(workload.prefill.pieces[0].macs, {"prompt": prompt})
+    total = evaluate_polynomial(workload.prefill.pieces[0].macs, {"prompt": prompt})
     for context in range(begin + 1, begin + new):
         [piece] = [own for own in workload.decode.pieces if own.first <= context <= own.last]
-        total += evaluate(piece.macs, {"prompt": prompt, "context": context})
+        total += evaluate_polynomial(piece.macs, {"prompt": prompt, "context": context})
     return total
 
 

@@ -29,9 +29,9 @@ PEAK = MachinePeak(
 def here(monkeypatch, tmp_path):
     """A machine with such GPUs, in a folder without configuration."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(devices, "cpu", lambda root: CPU)
+    monkeypatch.setattr(devices, "read_cpu", lambda root: CPU)
     monkeypatch.setattr(devices, "load_or_measure_peak", lambda measure_anew=False: PEAK)
-    return lambda *cards: monkeypatch.setattr(devices, "gpus", lambda: (cards, ()))
+    return lambda *cards: monkeypatch.setattr(devices, "find_gpus", lambda: (cards, ()))
 
 
 def test_what_is_found_is_looked_up(here):
@@ -77,7 +77,7 @@ def test_a_machine_without_proc_can_be_measured(here, monkeypatch):
         raise NoCpuError("this machine does not say what its processor is", "measure it")
 
     here()
-    monkeypatch.setattr(devices, "cpu", none)
+    monkeypatch.setattr(devices, "read_cpu", none)
     with pytest.raises(NoCpuError):
         describe_this_machine()
     machine = describe_this_machine(measure=True)

@@ -20,7 +20,7 @@ from crossflops.causes import all_causes
 from crossflops.frontends import Source
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting, StepSetting
-from crossflops.reconcile.alignment import align
+from crossflops.reconcile.alignment import align_models
 from crossflops.reconcile.contractions import read_alignable_model
 from crossflops.tools.registry import all_conventions, parse_convention
 from crossflops.verbs.compare.accounts import report_answers
@@ -129,7 +129,7 @@ def test_two_models_show_the_cause(one):
     exec(one.example.code, names)
     first = layers_of(names["model"], names["inputs"])
     second = layers_of(names["other"], names.get("other_inputs", names["inputs"]))
-    alignment = align(first, second)
+    alignment = align_models(first, second)
     field = {"MACs": "macs", "FLOPs": "flops", "parameters": "params"}[one.example.unit]
     amounts = {row.cause: getattr(row, field) for row in alignment.causes}
     assert amounts.pop(one.id) == one.example.amount

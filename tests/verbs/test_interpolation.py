@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossflops.ir.polynomial import evaluate, polynomial, polynomial_text
+from crossflops.ir.polynomial import evaluate_polynomial, polynomial, polynomial_text
 from crossflops.verbs.vary import interpolate_on_grid, polynomial_degree
 
 coefficients = st.integers(-(10**24), 10**24)
@@ -51,7 +51,7 @@ def test_a_polynomial_of_two_dimensions_is_found_again(terms, sizes):
     formula = polynomial(("a", "b"), interpolated)
     assert len(formula) == len(expected)
     for (x, y), value in values.items():
-        assert evaluate(formula, {"a": x, "b": y}) == value
+        assert evaluate_polynomial(formula, {"a": x, "b": y}) == value
 
 
 @pytest.mark.parametrize(

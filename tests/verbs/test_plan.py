@@ -39,7 +39,7 @@ def choices(monkeypatch):
             named=tools is not None,
         )
 
-    monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(plan, "choose_tools", choose)
 
 
 def request_of(target="net.py:make", **fields):

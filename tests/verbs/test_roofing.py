@@ -3,10 +3,10 @@
 import pytest
 
 from crossflops.frontends import load_with_retry
-from crossflops.hardware.step_traffic import Formats, loads
+from crossflops.hardware.step_traffic import Formats, node_loads
 from crossflops.ir.trace import Setting
-from crossflops.ledger.count import count_whole
-from crossflops.ledger.memory import footprint
+from crossflops.ledger.count import count_nodes_with_their_bodies
+from crossflops.ledger.memory import memory_of_graph
 from crossflops.targets.request import Request
 from crossflops.verbs.count import count_source
 
@@ -35,8 +35,8 @@ def of(model, inputs):
 
 def bytes_of(native, model):
     """Bytes by what they hold, summed over the nodes."""
-    ledger = native.ledger if model == "unfused" else count_whole(native.graph)
-    rows = loads(native.graph, ledger, model, Formats())
+    ledger = native.ledger if model == "unfused" else count_nodes_with_their_bodies(native.graph)
+    rows = node_loads(native.graph, ledger, model, Formats())
     return tuple(
         sum(getattr(row, name) for row in rows) for name in ("weights", "cache", "activations")
     )
@@ -95,5 +95,5 @@ def test_unfused_is_what_the_count_moves():
     native = of(model.eval(), (torch.zeros(2, 8),))
     before = [row.cost for row in native.ledger.counted if row.node.constant]
     folded = sum(cost.bytes_read + cost.bytes_written for cost in before)
-    access = footprint(native.graph, native.ledger).access_bytes
+    access = memory_of_graph(native.graph, native.ledger).access_bytes
     assert sum(bytes_of(native, "unfused")) == access - folded

@@ -12,7 +12,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 import crossflops
 from crossflops.cli import main
-from crossflops.ir.polynomial import evaluate
+from crossflops.ir.polynomial import evaluate_polynomial
 from tests.verbs.language_models import BATCH, LLAMA, NEW, PROMPT, check_against_generate
 
 pytestmark = pytest.mark.tools
@@ -42,10 +42,10 @@ def test_a_saved_llama_renders_the_page_again(config, tmp_path, capsys):
     read = crossflops.Report.from_json(file.read_text()).workload
     for prompt in (5, 100):
         by_hand = BATCH * (prompt * 30_720 + 2 * prompt**2 * 64 + 6_400)
-        assert evaluate(read.prefill.pieces[0].macs, {"prompt": prompt}) == by_hand
+        assert evaluate_polynomial(read.prefill.pieces[0].macs, {"prompt": prompt}) == by_hand
     # steps at contexts of p + 1 to p + g - 1, each with one query
     steps = BATCH * sum(30_720 + 2 * context * 64 + 6_400 for context in range(8, 17))
-    assert evaluate(read.decode_macs, {"prompt": 7, "generate": 10}) == steps
+    assert evaluate_polynomial(read.decode_macs, {"prompt": 7, "generate": 10}) == steps
     # keys and values of 2 heads of 16 floats, for each token but the last new one
     assert read.cache_bytes == 2 * 2 * 16 * 4 * BATCH * (PROMPT + NEW - 1)
     assert (read.cache_heads, read.weight_dtype) == (2, "float32")

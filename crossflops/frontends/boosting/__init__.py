@@ -52,11 +52,11 @@ class Boosting(Frontend):
             if isinstance(kind := getattr(sys.modules[library], name, None), type)
         )
 
-    def reads(self, target: str) -> bool:
+    def can_read(self, target: str) -> bool:
         """Return whether a target is a file of one of these libraries, by its suffix."""
         return target.endswith(self.suffixes) and Path(target).is_file()
 
-    def read(
+    def read_model(
         self, target: str, arguments: Mapping[str, object], allow_pickle: bool
     ) -> "BoostedFile":
         """Return the file that a target names, which is opened later."""
@@ -68,23 +68,25 @@ class Boosting(Frontend):
             )
         return BoostedFile(path=target)
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Do nothing: the libraries are there if a model is, and files need none."""
         return
 
-    def usual_input(self, model: Any) -> NamedModel | None:
+    def default_input(self, model: Any) -> NamedModel | None:
         """Return one row of as many features as the model was fitted on."""
         if not self.recognizes(model):
             return None
-        from crossflops.frontends.boosting.graph import one_row, read_boosted_trees
+        from crossflops.frontends.boosting.graph import one_row_spec, read_boosted_trees
 
         return NamedModel(
-            model=model, specs=(one_row(read_boosted_trees(model)),), origin="its own features"
+            model=model,
+            specs=(one_row_spec(read_boosted_trees(model)),),
+            origin="its own features",
         )
 
-    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the model with the shape of its rows. Raises InputError."""
-        from crossflops.frontends.boosting.graph import input_rows, read_boosted_trees
+        from crossflops.frontends.boosting.graph import input_rows_spec, read_boosted_trees
 
         trees = read_boosted_trees(model)
         if provided.file is not None:
@@ -92,7 +94,7 @@ class Boosting(Frontend):
                 "a model of trees is counted only by the shape of its rows, not by values",
                 f"give --input 1x{trees.features}",
             )
-        return Source(model, (input_rows(trees, provided),), {})
+        return Source(model, (input_rows_spec(trees, provided),), {})
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Return None, the graph of the trees, and a table of one module."""

@@ -25,12 +25,12 @@ def catboost_trees(content: Mapping[str, Any], name: str) -> BoostedTrees:
     if "oblivious_trees" in content:
         rows = content["oblivious_trees"]
         trees = tuple(
-            level_tree(_split_feature(split) for split in row["splits"] or ()) for row in rows
+            level_tree(_feature_of_split(split) for split in row["splits"] or ()) for row in rows
         )
         kinds = [split["split_type"] for row in rows for split in row["splits"] or ()]
         values = sum(len(row["leaf_values"]) for row in rows)
     else:
-        grown = [_tree_of_nodes(row, kinds) for row in content["trees"]]
+        grown = [_tree_and_value_count(row, kinds) for row in content["trees"]]
         trees = tuple(tree for tree, _ in grown)
         values = sum(stored for _, stored in grown)
     is_label = loss in _LABELS or loss.startswith("MultiClass")
@@ -67,12 +67,12 @@ def _loss_name(info: Mapping[str, Any]) -> str:
     return str(kind)
 
 
-def _split_feature(split: Mapping[str, Any]) -> int:
+def _feature_of_split(split: Mapping[str, Any]) -> int:
     """Return the number of the feature that a split asks for, 0 of one of statistics."""
     return int(split.get("float_feature_index", 0))
 
 
-def _tree_of_nodes(root: Mapping[str, Any], kinds: list[str]) -> tuple[Tree, int]:
+def _tree_and_value_count(root: Mapping[str, Any], kinds: list[str]) -> tuple[Tree, int]:
     """Return a tree whose nodes are nested, and its number of values; add the kinds of splits."""
     features: list[int] = []
     left: list[int] = []
@@ -88,7 +88,7 @@ def _tree_of_nodes(root: Mapping[str, Any], kinds: list[str]) -> tuple[Tree, int
         left.append(LEAF)
         right.append(LEAF)
         if "split" in node:
-            features[number] = _split_feature(node["split"])
+            features[number] = _feature_of_split(node["split"])
             kinds.append(node["split"]["split_type"])
             todo += [(node["right"], number, right), (node["left"], number, left)]
         else:

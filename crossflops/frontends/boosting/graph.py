@@ -7,9 +7,9 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.frontends.boosting.file import BoostedFile
-from crossflops.frontends.boosting.reading import read_file_trees, read_live_trees
+from crossflops.frontends.boosting.reading import read_file_trees, read_model_trees
 from crossflops.frontends.boosting.trees import LEAF, BoostedTrees
-from crossflops.frontends.converted import module_parameter_sizes, with_graph_identity
+from crossflops.frontends.converted import graph_parameter_fields, with_graph_identity
 from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
@@ -19,30 +19,30 @@ _ML, _OPSET, _ML_OPSET = "ai.onnx.ml", 22, 3
 
 def read_boosted_trees(model: Any) -> BoostedTrees:
     """Return the trees of a model or of a file. Raises TargetError, InputError."""
-    return _read_once(model) if isinstance(model, BoostedFile) else read_live_trees(model)
+    return _read_file_once(model) if isinstance(model, BoostedFile) else read_model_trees(model)
 
 
 @lru_cache(maxsize=1)  # a count asks for the width of a row, then for the trees
-def _read_once(file: BoostedFile) -> BoostedTrees:
+def _read_file_once(file: BoostedFile) -> BoostedTrees:
     """Return the trees of a file."""
     return read_file_trees(file)
 
 
-def one_row(trees: BoostedTrees) -> TensorSpec:
+def one_row_spec(trees: BoostedTrees) -> TensorSpec:
     """Return the spec of one row for these trees."""
     return TensorSpec("0", "float32", (1, trees.features), "input")
 
 
-def input_rows(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
+def input_rows_spec(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
     """Return the spec of the caller's rows, one row without any. Raises InputError."""
-    if inputs.are_made_up:
+    if inputs.have_only_shapes:
         shapes = [spec.shape for spec in inputs.specs]
     else:
         values = inputs.values
         arrays = values if isinstance(values, tuple | list) else (values,)
         shapes = [value.shape for value in arrays if hasattr(value, "shape")]
     if not shapes:
-        return one_row(trees)
+        return one_row_spec(trees)
     shape = tuple(map(int, shapes[0] or ()))
     if len(shapes) > 1 or len(shape) != 2 or shape[1] != trees.features:
         shown = "x".join(map(str, shape)) or "scalar"
@@ -61,7 +61,7 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
             "leave out --train-mode",
         )
     trees = read_boosted_trees(model)
-    nodes, result = _tree_nodes(trees, rows)
+    nodes, result = _tree_nodes_and_result(trees, rows)
     graph = Graph(
         name=trees.name,
         nodes=tuple(nodes),
@@ -80,7 +80,7 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
         settings={},
     )
     trace = Trace(calls=(), modules=(module,), setting=setting, framework="boosting")
-    return with_graph_identity(graph, graph.name, **module_parameter_sizes((module,))), trace
+    return with_graph_identity(graph, graph.name, **graph_parameter_fields((module,))), trace
 
 
 def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:
@@ -93,7 +93,7 @@ def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:
     ]
 
 
-def _tree_nodes(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], TensorSpec]:
+def _tree_nodes_and_result(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], TensorSpec]:
     """Return the nodes of a model, and its result."""
     count, _ = rows.shape or (0, 0)
     scores = TensorSpec("scores", "float32", (count, trees.outputs))
@@ -115,14 +115,14 @@ def _tree_nodes(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], Tens
                 attrs={},
             )
         )
-        return _with_transform(trees, nodes, scores, count)
+        return _with_transform_of_scores(trees, nodes, scores, count)
     if trees.weighted:
         factors = TensorSpec("factors", "float32", (1, len(trees.trees)), "constant")
         leaves = TensorSpec("leaves", "float32", (count, len(trees.trees)))
         weighted = TensorSpec("weighted", "float32", leaves.shape)
     kind = "TreeEnsembleClassifier" if trees.classes else "TreeEnsembleRegressor"
     is_exponential = trees.transform == "EXP"
-    attributes = _node_tables(trees)
+    attributes = _tree_ensemble_attributes(trees)
     attributes["post_transform"] = "NONE" if is_exponential else trees.transform
     if trees.has_base:
         attributes["base_values"] = (0.0,) * trees.outputs
@@ -149,7 +149,7 @@ def _tree_nodes(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], Tens
     return nodes, scores
 
 
-def _with_transform(
+def _with_transform_of_scores(
     trees: BoostedTrees, nodes: list[Node], scores: TensorSpec, count: int
 ) -> tuple[list[Node], TensorSpec]:
     """Return the nodes with the function of the scores, and its result."""
@@ -168,7 +168,7 @@ def _unary_node(
     return Node(key=key, op=op, inputs=(data,), outputs=(result,), attrs=attrs)
 
 
-def _node_tables(trees: BoostedTrees) -> dict[str, Attribute]:
+def _tree_ensemble_attributes(trees: BoostedTrees) -> dict[str, Attribute]:
     """Return the attributes of ai.onnx.ml that describe the nodes and the leaves of trees."""
     name = "class" if trees.classes else "target"
     nodes = [

@@ -17,7 +17,7 @@ def lightgbm_trees(text: str, name: str) -> BoostedTrees:
     blocks = text.split("\nend of trees", 1)[0].split("\nTree=")
     header = _block_fields(blocks[0])
     rows = [_block_fields(block) for block in blocks[1:]]
-    trees = tuple(_text_tree(row) for row in rows)
+    trees = tuple(_tree_from_block(row) for row in rows)
     outputs = int(header["num_tree_per_iteration"])
     objective = header.get("objective", "").split(" ")[0]
     transform, classes = "NONE", 0
@@ -53,7 +53,7 @@ def _block_fields(block: str) -> dict[str, str]:
     return dict(line.partition("=")[::2] for line in block.splitlines() if line)
 
 
-def _text_tree(row: dict[str, Any]) -> Tree:
+def _tree_from_block(row: dict[str, Any]) -> Tree:
     """Return a tree: its inner nodes stand in front of its leaves, which are negative children."""
     leaves = int(row["num_leaves"])
     if row.get("is_linear", "0").strip() == "1":

@@ -14,7 +14,7 @@ from crossflops.frontends.boosting.lightgbm import lightgbm_trees
 from crossflops.frontends.boosting.trees import BoostedTrees
 from crossflops.frontends.boosting.ubjson import read_ubjson
 from crossflops.frontends.boosting.xgboost import xgboost_trees
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 
 _SAVE = "save it again with save_model of XGBoost, LightGBM or CatBoost"
 _FIT = "call .fit(X, y) on the model before it is counted"
@@ -25,7 +25,7 @@ def read_file_trees(file: BoostedFile) -> BoostedTrees:
     path = Path(file.path)
     if not path.is_file():
         raise TargetError(f"file {path} does not exist", "give the path of the saved model")
-    refuse_stand_in(path)
+    reject_pointer_or_web_page(path)
     try:
         return _READERS[path.suffix](path)
     except CrossflopsError:
@@ -90,16 +90,20 @@ def _read_cbm(path: Path) -> BoostedTrees:
         model.load_model(str(path))
     except Exception as error:  # of a damaged file the library raises its own kinds
         raise TargetError(f"{path} cannot be read by CatBoost: {error}", _SAVE) from error
-    return _live_catboost(model, path.stem)
+    return _trees_of_catboost_object(model, path.stem)
 
 
 _READERS = {".json": _read_json, ".ubj": _read_ubj, ".txt": _read_text, ".cbm": _read_cbm}
 
 
-def read_live_trees(model: Any) -> BoostedTrees:
+def read_model_trees(model: Any) -> BoostedTrees:
     """Return the trees of a fitted model. Raises InputError if it is not fitted."""
     name = type(model).__name__
-    libraries = {"xgboost": _live_xgboost, "lightgbm": _live_lightgbm, "catboost": _live_catboost}
+    libraries = {
+        "xgboost": _trees_of_xgboost_object,
+        "lightgbm": _trees_of_lightgbm_object,
+        "catboost": _trees_of_catboost_object,
+    }
     for library, read in libraries.items():
         names = (kind.__module__.partition(".")[0] for kind in type(model).__mro__)
         if library in sys.modules and library in names:
@@ -107,13 +111,13 @@ def read_live_trees(model: Any) -> BoostedTrees:
     raise InputError(f"{name} is no model of trees", _FIT)
 
 
-def _not_fitted(name: str, error: Exception) -> InputError:
+def _not_fitted_error(name: str, error: Exception) -> InputError:
     """Return the error for a model without trees."""
     del error
     return InputError(f"{name} is not fitted, so it has no trees to count", _FIT)
 
 
-def _live_xgboost(model: Any, name: str) -> BoostedTrees:
+def _trees_of_xgboost_object(model: Any, name: str) -> BoostedTrees:
     """Return the trees of an estimator or a booster of XGBoost.
 
     An estimator that stopped early predicts with the rounds up to its best one.
@@ -123,26 +127,26 @@ def _live_xgboost(model: Any, name: str) -> BoostedTrees:
         try:
             booster = model.get_booster()
         except Exception as error:
-            raise _not_fitted(name, error) from error
+            raise _not_fitted_error(name, error) from error
         best = booster.attr("best_iteration")
         rounds = None if best is None else int(best) + 1
     return xgboost_trees(json.loads(bytes(booster.save_raw("json"))), name, rounds)
 
 
-def _live_lightgbm(model: Any, name: str) -> BoostedTrees:
+def _trees_of_lightgbm_object(model: Any, name: str) -> BoostedTrees:
     """Return the trees of an estimator or a booster of LightGBM, up to the best round."""
     booster = model
     if hasattr(model, "booster_"):
         try:
             booster = model.booster_
         except Exception as error:
-            raise _not_fitted(name, error) from error
+            raise _not_fitted_error(name, error) from error
     elif not hasattr(model, "model_to_string"):
         raise InputError(f"{name} is not fitted, so it has no trees to count", _FIT)
     return lightgbm_trees(booster.model_to_string(), name)
 
 
-def _live_catboost(model: Any, name: str) -> BoostedTrees:
+def _trees_of_catboost_object(model: Any, name: str) -> BoostedTrees:
     """Return the trees of a model of CatBoost, which writes them into a file."""
     if not model.is_fitted():
         raise InputError(f"{name} is not fitted, so it has no trees to count", _FIT)

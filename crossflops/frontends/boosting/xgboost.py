@@ -52,7 +52,7 @@ def xgboost_trees(content: Mapping[str, Any], name: str, rounds: int | None) -> 
         bounds = model.get("iteration_indptr")
         kept = int(bounds[rounds]) if bounds else rounds * outputs
         rows, groups = rows[:kept], groups[:kept]
-    trees = tuple(_table_tree(row) for row in rows)
+    trees = tuple(_tree_from_row(row) for row in rows)
     width = max((int(row["tree_param"].get("size_leaf_vector", 1)) for row in rows), default=1)
     leaves = sum(len(tree.leaves) for tree in trees)
     return BoostedTrees(
@@ -67,7 +67,7 @@ def xgboost_trees(content: Mapping[str, Any], name: str, rounds: int | None) -> 
     )
 
 
-def _table_tree(row: Mapping[str, Any]) -> Tree:
+def _tree_from_row(row: Mapping[str, Any]) -> Tree:
     """Return a tree. Raises NormalizeError for nodes that are not there."""
     left, right = (tuple(map(int, row[f"{side}_children"])) for side in ("left", "right"))
     features = tuple(map(int, row["split_indices"]))

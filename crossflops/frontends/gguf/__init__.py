@@ -28,13 +28,13 @@ class Gguf(Frontend):
         """Return false: the models of these files are PyTorch's."""
         return False
 
-    def libraries(self) -> tuple[Library, ...]:
+    def model_libraries(self) -> tuple[Library, ...]:
         """Return the library that builds a model from the path of a .gguf file."""
         from crossflops.frontends.gguf.library import GgufFiles
 
         return (GgufFiles(),)
 
-    def source(self, model: Any, *arguments: Any, **options: Any) -> Source:
+    def prepare_source(self, model: Any, *arguments: Any, **options: Any) -> Source:
         """Raise an error: the frontend of PyTorch takes what these files describe."""
         raise _no_model_error(model)
 
@@ -42,7 +42,7 @@ class Gguf(Frontend):
         """Raise an error: the frontend of PyTorch converts what these files describe."""
         raise _no_model_error(recording.source.model)
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Require nothing: the library does when it reads a file."""
         return
 

@@ -34,7 +34,7 @@ def find_architecture(file: GgufFile) -> GgufArchitecture:
     )
 
 
-def config_content(file: GgufFile) -> dict[str, Any]:
+def transformers_config_content(file: GgufFile) -> dict[str, Any]:
     """Return the contents of the config of transformers that a file's metadata describe.
 
     Raises TargetError for metadata that no such config can have.
@@ -56,7 +56,7 @@ def config_content(file: GgufFile) -> dict[str, Any]:
     for key, name in architecture.keys.items():
         value = _metadata_value(file, key)
         if value is not None:
-            content[name] = _same_for_all_layers(file, key, value)
+            content[name] = _value_equal_in_all_layers(file, key, value)
     for name, tensor in architecture.biases.items():
         content[name] = f"blk.0.{tensor}" in file.tensors
     missing = [
@@ -73,7 +73,7 @@ def config_content(file: GgufFile) -> dict[str, Any]:
     return content
 
 
-def extra_metadata(file: GgufFile) -> Iterator[str]:
+def metadata_keys_without_use(file: GgufFile) -> Iterator[str]:
     """Yield the keys of the architecture's metadata that may change a count and are not used."""
     architecture = find_architecture(file)
     prefix = f"{file.architecture}."
@@ -90,7 +90,7 @@ def _metadata_value(file: GgufFile, key: str) -> Any:
     return file.metadata.get(f"{file.architecture}.{key}")
 
 
-def _same_for_all_layers(file: GgufFile, key: str, value: Any) -> Any:
+def _value_equal_in_all_layers(file: GgufFile, key: str, value: Any) -> Any:
     """Return a value, or that of all layers. Raises TargetError where layers differ."""
     if not isinstance(value, list):
         return value

@@ -36,7 +36,10 @@ def find_storage_types(
     left = {name for name in file.tensors if not name.startswith(_OTHERS)}
     types: dict[str, str] = {}
     for name, parameter in parameters:
-        stored = [_require_tensor(file, name, tensor) for tensor in _tensors_of(names, name)]
+        stored = [
+            _require_tensor(file, name, tensor)
+            for tensor in _tensor_names_of_parameter(names, name)
+        ]
         left -= {tensor.name for tensor in stored}
         _check_shape(file, name, tuple(parameter.shape), stored)
         types[name] = stored[0].dtype
@@ -58,14 +61,14 @@ def _tensor_names(file: GgufFile, layers: int) -> Any:
     return gguf.get_tensor_name_map(kinds[file.architecture], layers)
 
 
-def _tensors_of(names: Any, parameter: str) -> list[str]:
+def _tensor_names_of_parameter(names: Any, parameter: str) -> list[str]:
     """Return the names of the tensors that hold a parameter, [] if they are not known."""
     if parameter.endswith(_GATE_AND_UP):
         stem = parameter.removesuffix("gate_up_proj")
         return [
             tensor
             for part in ("gate_proj", "up_proj")
-            for tensor in _tensors_of(names, stem + part)
+            for tensor in _tensor_names_of_parameter(names, stem + part)
         ]
     known = names.get_name(parameter, try_suffixes=_SUFFIXES)
     if known is None:

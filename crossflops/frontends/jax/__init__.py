@@ -51,40 +51,40 @@ class Jax(ShapeTracedFrontend):
         """Return whether a value is a module of Flax NNX or Equinox, or a Keras model on JAX."""
         from crossflops.frontends.jax.kinds import (
             is_equinox_module,
+            is_flax_module,
             is_jax_keras_model,
-            is_module,
         )
 
-        return is_module(value) or is_equinox_module(value) or is_jax_keras_model(value)
+        return is_flax_module(value) or is_equinox_module(value) or is_jax_keras_model(value)
 
     def may_be_model(self, value: object) -> bool:
         """Return whether a value is callable while JAX is imported: perhaps a JAX function."""
         return "jax" in sys.modules and callable(value)
 
-    def is_function(self, value: object) -> bool:
+    def is_model_function(self, value: object) -> bool:
         """Return whether a function was made by JAX or is defined in a module that imports it."""
-        from crossflops.frontends.jax.kinds import is_function, speaks_jax
+        from crossflops.frontends.jax.kinds import is_defined_with_jax, is_jax_transformed_function
 
-        return is_function(value) or speaks_jax(value)
+        return is_jax_transformed_function(value) or is_defined_with_jax(value)
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise MissingExtraError if JAX or jax2onnx is not installed."""
         require_packages(("jax", "jax2onnx"), "read a JAX model", self.extra)
 
-    def placeholder(self, spec: TensorSpec) -> Any:
+    def placeholder_for_spec(self, spec: TensorSpec) -> Any:
         """Return the jax.ShapeDtypeStruct (no values) of an input with this spec."""
         import jax
         import jax.numpy as jnp
 
         return jax.ShapeDtypeStruct(spec.shape, jnp.dtype(spec.dtype))
 
-    def shape_of(self, array: Any) -> Any:
+    def placeholder_for_array(self, array: Any) -> Any:
         """Return the jax.ShapeDtypeStruct (shape and dtype, no values) of this array."""
         import jax
 
         return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
-    def shapes(self, values: Any) -> Arguments:
+    def placeholders_for_inputs(self, values: Any) -> Arguments:
         """Return (args, kwargs) with a jax.ShapeDtypeStruct for each array, also in lists.
 
         Plain numbers, texts and None are kept: the model is traced for them. Raises InputError for
@@ -92,15 +92,15 @@ class Jax(ShapeTracedFrontend):
         """
         import jax
 
-        args, kwargs = jax.tree.map(self._shape, to_call_arguments(values))
+        args, kwargs = jax.tree.map(self._placeholder_of_value, to_call_arguments(values))
         return args, kwargs
 
-    def _shape(self, value: Any) -> Any:
+    def _placeholder_of_value(self, value: Any) -> Any:
         """Return the shape and dtype of an input, or a plain value itself. Raises InputError."""
         if isinstance(value, PLAIN):
             return value
         try:
-            return self.shape_of(value)
+            return self.placeholder_for_array(value)
         except (AttributeError, TypeError) as error:
             raise InputError(
                 f"an input is a {type(value).__name__}, which has no shape and type",
@@ -126,11 +126,11 @@ class Jax(ShapeTracedFrontend):
 
         return convert_jax_model(recording.source, recording.detail, recording.views, run)
 
-    def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
+    def convert_with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """Return the ONNX model with its weights as bytes, and its graph."""
-        from crossflops.frontends.jax.program import file_with_weights
+        from crossflops.frontends.jax.program import convert_with_weights
 
-        return file_with_weights(source, setting)
+        return convert_with_weights(source, setting)
 
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
@@ -157,7 +157,7 @@ class Jax(ShapeTracedFrontend):
 
         return prepare_jax_run(source, threads, setting)
 
-    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+    def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, outputs, and how much rounding changes them."""
         from crossflops.frontends.jax.observe.outputs import run_jax_outputs
 

@@ -7,13 +7,13 @@ from types import ModuleType
 _LIBRARIES = ("jax", "flax", "equinox")
 
 
-def is_module(value: object) -> bool:
+def is_flax_module(value: object) -> bool:
     """Return whether the value is a module of Flax NNX."""
     nnx = sys.modules.get("flax.nnx")
     return nnx is not None and hasattr(nnx, "Module") and isinstance(value, nnx.Module)
 
 
-def is_linen(value: object) -> bool:
+def is_linen_module(value: object) -> bool:
     """Return whether the value is a flax.linen module that is not bound to variables."""
     linen = sys.modules.get("flax.linen")
     kind = getattr(linen, "Module", None)
@@ -35,7 +35,7 @@ def is_jax_keras_model(value: object) -> bool:
     return bool(keras.backend.backend() == "jax")
 
 
-def is_function(value: object) -> bool:
+def is_jax_transformed_function(value: object) -> bool:
     """Return whether the value is a function transformed by JAX, such as by jax.jit.
 
     Such functions come from `jax.jit` and its like. A plain function is one if its module imports
@@ -45,7 +45,7 @@ def is_function(value: object) -> bool:
     return jax is not None and hasattr(value, "lower") and hasattr(value, "__wrapped__")
 
 
-def speaks_jax(value: object) -> bool:
+def is_defined_with_jax(value: object) -> bool:
     """Return whether the module that defines a function imports JAX, Flax or Equinox."""
     names = getattr(value, "__globals__", None)
     if not isinstance(names, Mapping):

@@ -6,43 +6,51 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.converted import (
-    module_parameter_sizes,
+    graph_parameter_fields,
     with_graph_identity,
-    with_weights,
+    with_parameter_names,
 )
 from crossflops.frontends.decided import (
     DecidableConversion,
     Runnable,
-    mark_decisions,
-    settle_conversion,
+    decide_unknown_sizes_by_run,
+    mark_nodes_decided_by_run,
 )
 from crossflops.frontends.frontend import Run
-from crossflops.frontends.jax.convert.added_nodes import is_added, make_runnable, stand_for_nothing
-from crossflops.frontends.jax.convert.converter import (
-    as_bytes,
-    attempt_jax_conversion,
-    average_windows,
-    declare_opsets,
-    drop_dropout_modes,
-    drop_zero_biases,
-    name_inputs,
-    name_jax_weights,
-    shed_weights,
-    turn_weights,
-    write_jax_onnx,
-    write_out_vector_products,
+from crossflops.frontends.jax.convert.added_nodes import (
+    add_nodes_to_make_runnable,
+    count_added_nodes_as_nothing,
+    is_added_node_key,
 )
-from crossflops.frontends.jax.convert.gradients import mark_jax_gradients, with_own_gradients
-from crossflops.frontends.jax.convert.linking import link_equations, stand_for_equations
+from crossflops.frontends.jax.convert.converter import (
+    attempt_jax_conversion,
+    declare_opsets,
+    drop_dropout_mode_inputs,
+    drop_zero_biases,
+    give_weights_unique_names,
+    name_model_inputs,
+    remove_large_weight_values,
+    replace_vector_gemms,
+    replace_window_sums_by_average_pools,
+    serialize_jax_model,
+    store_weights_transposed,
+    write_jax_onnx,
+)
+from crossflops.frontends.jax.convert.gradients import (
+    mark_jax_gradients,
+    with_custom_derivative_functions,
+)
+from crossflops.frontends.jax.convert.linking import count_nodes_as_equations, link_equations
 from crossflops.frontends.jax.convert.lowering import Equation, LoweringRecorder, name_model_nodes
 from crossflops.frontends.jax.convert.own_gradients import (
+    MarkedResult,
     OwnFunction,
-    make_alias_nodes,
     own_gradient_functions,
+    turn_markers_into_identity_nodes,
 )
 from crossflops.frontends.jax.observe.xla import xla_view_calls
 from crossflops.frontends.jax.record.function import Pure
-from crossflops.frontends.logged_nodes import nodes_of_ir
+from crossflops.frontends.logged_nodes import ir_nodes_for_log
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
     Pass,
@@ -51,7 +59,7 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.ir.graph import Control, Graph, Node
 from crossflops.ir.trace import Setting, Trace
@@ -65,7 +73,7 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
     are the bytes of the model whose shapes are to be inferred, `declared` those with jax2onnx's
     shapes, `file` the ones of the two that were read. By names in these there are the equations of
     nodes (`origins`), the weights of the function (`weights`), and the custom derivative functions
-    (`own`), of which `homes` has the nodes. With `to_run` it has all that a runtime needs.
+    (`own`), of which `markers` has the nodes. With `to_run` it has all that a runtime needs.
     """
 
     function: Pure
@@ -79,7 +87,7 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
     to_run: bool = False
     recorder: LoweringRecorder | None = None
     model: Any = None
-    homes: Mapping[int, tuple[Any, list[Any]]] = {}
+    markers: Mapping[int, MarkedResult] = {}
     origins: Mapping[str, int] = {}
     weights: Mapping[str, str] = {}
     own: tuple[OwnFunction, ...] = ()
@@ -97,14 +105,14 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
 def jax_snapshot(state: JaxConversion) -> Snapshot:
     """Return the nodes of the graph, or of the ONNX model before there is one, for the log."""
     if state.graph is not None:
-        return look_at(state.graph, state.trace)
+        return take_snapshot(state.graph, state.trace)
     model = state.model
     if model is None and state.declared:
         import onnx_ir as ir
 
         model = ir.from_proto(parse_model_proto(state.declared))
-    nodes = nodes_of_ir(model.graph.all_nodes()) if model is not None else ()
-    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+    nodes = ir_nodes_for_log(model.graph.all_nodes()) if model is not None else ()
+    return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 
 
 def _with_state_fields(state: JaxConversion, **fields: Any) -> JaxConversion:
@@ -145,7 +153,7 @@ PROGRAMS = "instructions of XLA are known"
 # From the function to the bytes of its ONNX form.
 
 
-def _attempt_passes(
+def _retry_without_failing_rules(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
     """Return the state after these passes, with rules of jax2onnx that do not fail."""
@@ -171,13 +179,15 @@ def _model_rewrite(change: Callable[[Any], None]) -> Callable[[JaxConversion], J
 
 def _average_pool_windows(state: JaxConversion) -> JaxConversion:
     """Return the state; replace Convs that sum windows by average pools, in place."""
-    average_windows(state.model, [equation.primitive for equation in state.equations])
+    replace_window_sums_by_average_pools(
+        state.model, [equation.primitive for equation in state.equations]
+    )
     return state
 
 
-def _alias(state: JaxConversion) -> JaxConversion:
+def _turn_markers_into_identities(state: JaxConversion) -> JaxConversion:
     """Return the state with marker nodes as Identity nodes, and these by equation."""
-    return _with_state_fields(state, homes=make_alias_nodes(state.model))
+    return _with_state_fields(state, markers=turn_markers_into_identity_nodes(state.model))
 
 
 def _name_nodes(state: JaxConversion) -> JaxConversion:
@@ -187,30 +197,30 @@ def _name_nodes(state: JaxConversion) -> JaxConversion:
 
 def _name_model_weights(state: JaxConversion) -> JaxConversion:
     """Return the state with unique names of weights, and the model's names by these."""
-    return _with_state_fields(state, weights=name_jax_weights(state.model))
+    return _with_state_fields(state, weights=give_weights_unique_names(state.model))
 
 
-def _name_inputs(state: JaxConversion) -> JaxConversion:
+def _name_inputs_after_arguments(state: JaxConversion) -> JaxConversion:
     """Return the state; name the inputs of its ONNX model after the arguments."""
-    name_inputs(state.model, state.function.names)
+    name_model_inputs(state.model, state.function.names)
     return state
 
 
-def _find_own(state: JaxConversion) -> JaxConversion:
+def _find_custom_derivatives(state: JaxConversion) -> JaxConversion:
     """Return the state with the functions that have a custom derivative."""
     assert state.recorder is not None
-    return _with_state_fields(state, own=own_gradient_functions(state.recorder.own, state.homes))
+    return _with_state_fields(state, own=own_gradient_functions(state.recorder.own, state.markers))
 
 
 def _make_runnable(state: JaxConversion) -> JaxConversion:
     """Return the state with nodes added that make its ONNX model exact."""
-    added = make_runnable(state.model, state.equations, state.origins, state.to_run)
+    added = add_nodes_to_make_runnable(state.model, state.equations, state.origins, state.to_run)
     return _with_state_fields(state, origins={**state.origins, **added})
 
 
 def _serialize_model(state: JaxConversion) -> JaxConversion:
     """Return the state with the bytes of the ONNX model instead of the model."""
-    data, declared = as_bytes(state.model)
+    data, declared = serialize_jax_model(state.model)
     return _with_state_fields(state, data=data, declared=declared, model=None)
 
 
@@ -220,7 +230,7 @@ def _serialize_model(state: JaxConversion) -> JaxConversion:
 def _read_jax_graph(state: JaxConversion) -> JaxConversion:
     """Return the state with its graph: inferred shapes, or declared ones if some are open."""
     graph = _graph_from_bytes(state, state.data)
-    if all(map(_is_definite, graph.nodes)):
+    if all(map(_has_known_output_shapes, graph.nodes)):
         return _with_state_fields(state, graph=graph, file=state.data)
     return _with_state_fields(
         state, graph=_graph_from_bytes(state, state.declared), file=state.declared
@@ -233,21 +243,23 @@ def _graph_from_bytes(state: JaxConversion, data: bytes) -> Graph:
     return normalize_onnx_bytes(data, state.name, setting, state.control, state.observed)[0]
 
 
-def _is_definite(node: Node) -> bool:
+def _has_known_output_shapes(node: Node) -> bool:
     """Return whether all output shapes of a node, and in its bodies, are known."""
     known = all(spec is None or spec.shape is not None for spec in node.outputs)
-    return known and all(_is_definite(inner) for body in node.bodies for inner in body.nodes)
+    return known and all(
+        _has_known_output_shapes(inner) for body in node.bodies for inner in body.nodes
+    )
 
 
-def _settle_jax_conversion(
+def _decide_unknown_sizes(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
     """Return the state after these passes; if sizes stay unknown, a run decides them."""
     assert state.runnable is not None
-    return settle_conversion(state, run, state.runnable, state.run)
+    return decide_unknown_sizes_by_run(state, run, state.runnable, state.run)
 
 
-def _read_observed(state: JaxConversion) -> JaxConversion:
+def _read_graph_with_run_sizes(state: JaxConversion) -> JaxConversion:
     """Return the state with its graph read again with the sizes of the run, if any."""
     if state.observed is None:
         return state
@@ -271,10 +283,12 @@ def _graph_rewrite(
     return lambda state: _with_state_fields(state, graph=change(state.current_graph, state))
 
 
-def _annotate_conversion(graph: Graph, state: JaxConversion) -> Graph:
+def _count_nodes_as_equations(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with nodes counted as the JAX operations they were written for."""
-    origins = {name: number for name, number in state.origins.items() if not is_added(name)}
-    return stand_for_nothing(stand_for_equations(graph, state.equations, origins))
+    origins = {
+        name: number for name, number in state.origins.items() if not is_added_node_key(name)
+    }
+    return count_added_nodes_as_nothing(count_nodes_as_equations(graph, state.equations, origins))
 
 
 def _apply_gradient_marks(graph: Graph, state: JaxConversion) -> Graph:
@@ -284,17 +298,17 @@ def _apply_gradient_marks(graph: Graph, state: JaxConversion) -> Graph:
 
 def _add_own_gradients(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with its functions that have a custom derivative."""
-    return with_own_gradients(graph, state.own, state.origins, state.equations)
+    return with_custom_derivative_functions(graph, state.own, state.origins, state.equations)
 
 
-def _call_weights(graph: Graph, state: JaxConversion) -> Graph:
+def _name_weights_as_in_model(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with weights named as in the JAX model."""
-    return with_weights(graph, state.weights)
+    return with_parameter_names(graph, state.weights)
 
 
 def _identify_jax_graph(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with the name, parameter sizes and hash of the model."""
-    return with_graph_identity(graph, state.name, **module_parameter_sizes(state.trace.modules))
+    return with_graph_identity(graph, state.name, **graph_parameter_fields(state.trace.modules))
 
 
 def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
@@ -305,29 +319,36 @@ def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
 
 _EXPORT: Passes[JaxConversion] = (
     Pass("write ONNX", _write_onnx_model, ensures=fact_set(WRITTEN)),
-    Pass("turn weights", _model_rewrite(turn_weights), fact_set(WRITTEN), fact_set(TURNED)),
+    Pass(
+        "turn weights",
+        _model_rewrite(store_weights_transposed),
+        fact_set(WRITTEN),
+        fact_set(TURNED),
+    ),
     Pass("drop zero biases", _model_rewrite(drop_zero_biases), fact_set(TURNED), fact_set(BIASES)),
     Pass(
         "drop dropout modes",
-        _model_rewrite(drop_dropout_modes),
+        _model_rewrite(drop_dropout_mode_inputs),
         fact_set(WRITTEN),
         fact_set(MODES),
     ),
     Pass(
         "write out vector products",
-        _model_rewrite(write_out_vector_products),
+        _model_rewrite(replace_vector_gemms),
         fact_set(BIASES),  # a bias of zeros would be added
         fact_set(PRODUCTS),
     ),
     Pass("average windows", _average_pool_windows, fact_set(TURNED), fact_set(SUMS)),
     # of values that those before may replace, notes are kept here
-    Pass("make aliases", _alias, fact_set(PRODUCTS, SUMS), fact_set(ALIASES)),
+    Pass(
+        "make aliases", _turn_markers_into_identities, fact_set(PRODUCTS, SUMS), fact_set(ALIASES)
+    ),
     Pass("name nodes", _name_nodes, fact_set(ALIASES), fact_set(NODE_NAMES)),
     Pass("name weights", _name_model_weights, fact_set(TURNED), fact_set(WEIGHT_NAMES)),
-    Pass("name inputs", _name_inputs, fact_set(WRITTEN), fact_set(INPUT_NAMES)),
+    Pass("name inputs", _name_inputs_after_arguments, fact_set(WRITTEN), fact_set(INPUT_NAMES)),
     Pass(
         "find own functions",
-        _find_own,
+        _find_custom_derivatives,
         fact_set(ALIASES, NODE_NAMES, WEIGHT_NAMES, INPUT_NAMES),
         fact_set(OWN),
     ),
@@ -335,7 +356,7 @@ _EXPORT: Passes[JaxConversion] = (
     # what asks whether all numbers of a tensor are 0 has to come before
     Pass(
         "shed weights",
-        _model_rewrite(shed_weights),
+        _model_rewrite(remove_large_weight_values),
         fact_set(BIASES, MODES, WEIGHT_NAMES),
         fact_set(LIGHT),
     ),
@@ -343,10 +364,18 @@ _EXPORT: Passes[JaxConversion] = (
     Pass("serialize", _serialize_model, fact_set(LIGHT, OPSETS, OWN, RUNNABLE), fact_set(BYTES)),
 )
 _STAND = Pass(
-    "stand for equations", _graph_rewrite(_annotate_conversion), fact_set(GRAPH), fact_set(MEANT)
+    "stand for equations",
+    _graph_rewrite(_count_nodes_as_equations),
+    fact_set(GRAPH),
+    fact_set(MEANT),
 )
 _LINK: Passes[JaxConversion] = (
-    Pass("read observed sizes", _read_observed, fact_set(GRAPH), fact_set(OBSERVED, ONNX_NAMES)),
+    Pass(
+        "read observed sizes",
+        _read_graph_with_run_sizes,
+        fact_set(GRAPH),
+        fact_set(OBSERVED, ONNX_NAMES),
+    ),
     Pass("link equations", _link_jax_equations, fact_set(OBSERVED), fact_set(LINKED)),
     _STAND,
     Pass(
@@ -363,21 +392,21 @@ _LINK: Passes[JaxConversion] = (
     ),
     Pass(
         "call weights",
-        _graph_rewrite(_call_weights),
+        _graph_rewrite(_name_weights_as_in_model),
         fact_set(ONNX_NAMES, FUNCTIONS),
         fact_set(MODEL_NAMES),
         ends=fact_set(ONNX_NAMES),
     ),
-    Pass("mark decisions", mark_decisions, fact_set(OBSERVED), fact_set(DECIDED)),
+    Pass("mark decisions", mark_nodes_decided_by_run, fact_set(OBSERVED), fact_set(DECIDED)),
 )
-_TO_BYTES = PassGroup("with rules that do not fail", _attempt_passes, _EXPORT)
+_TO_BYTES = PassGroup("with rules that do not fail", _retry_without_failing_rules, _EXPORT)
 _READ = Pass("read ONNX", _read_jax_graph, fact_set(BYTES), fact_set(GRAPH))
 PIPELINE = Pipeline(
     room="crossflops.frontends.jax",
     passes=(
         _TO_BYTES,
         _READ,
-        PassGroup("with what a run decides", _settle_jax_conversion, _LINK, fact_set(GRAPH)),
+        PassGroup("with what a run decides", _decide_unknown_sizes, _LINK, fact_set(GRAPH)),
         Pass(
             "identify graph",
             _graph_rewrite(_identify_jax_graph),

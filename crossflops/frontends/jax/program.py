@@ -12,14 +12,19 @@ import msgspec
 import numpy as np
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.converted import plain_layer_settings, require_room
+from crossflops.frontends.converted import plain_layer_settings, require_weights_fit_in_file
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
-from crossflops.frontends.jax.convert.converter import input_name
-from crossflops.frontends.jax.kinds import is_linen, is_module
+from crossflops.frontends.jax.convert.converter import onnx_input_name
+from crossflops.frontends.jax.kinds import is_flax_module, is_linen_module
 from crossflops.frontends.jax.passes import PIPELINE, TO_BYTES, TO_FILE, JaxConversion
-from crossflops.frontends.jax.record.function import FROZEN, Pure, as_words, pure
-from crossflops.frontends.jax.record.scopes import flax_modules, linen_rows
+from crossflops.frontends.jax.record.function import (
+    FROZEN,
+    Pure,
+    random_key_to_words,
+    to_pure_function,
+)
+from crossflops.frontends.jax.record.scopes import flax_modules, linen_module_rows
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
 
@@ -30,11 +35,11 @@ def jax_module_rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[
     Modules of flax.linen are those that ran. The parameters of a function are the float arrays
     that it closes over, not those that it makes or that it is given.
     """
-    if not is_module(model):
+    if not is_flax_module(model):
         stored = pure.weights if isinstance(pure.weights, Mapping) else {}
         # of Keras no module but the root is known, which has all
         variables = {} if FROZEN in stored else stored.get("params", {})
-        return linen_rows(_root_module(name, pure), pure.called, variables)
+        return linen_module_rows(_root_module(name, pure), pure.called, variables)
     layers = list(flax_modules(model))
     ids = {path: number for number, (path, _) in enumerate(layers)}
     below: dict[str, list[tuple[str, int]]] = {}
@@ -146,7 +151,7 @@ _NO_WEIGHTS = (
 )
 
 
-def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
+def convert_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
     """Return the ONNX model with its weights as bytes, and its graph.
 
     Raises NormalizeError as `make_jax_program` does, InputError for weights that no such file can
@@ -154,11 +159,13 @@ def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
     """
     import jax
 
-    if is_linen(source.model):
+    if is_linen_module(source.model):
         warnings.warn(_NO_WEIGHTS, CrossflopsWarning, stacklevel=2)
-    valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
+    valued = to_pure_function(
+        source.model, source.args, source.kwargs, setting.training, valued=True
+    )
     weights = jax.tree.leaves(valued.weights)
-    require_room(sum(array.size * array.dtype.itemsize for array in weights))
+    require_weights_fit_in_file(sum(array.size * array.dtype.itemsize for array in weights))
     trace = Trace(calls=(), modules=(), setting=setting, framework="jax")
     conversion = JaxConversion(
         function=valued,
@@ -175,15 +182,17 @@ def _runnable_onnx_model(source: Source, setting: Setting) -> Runnable:
     """Return the ONNX model with its weights as bytes, and the values of its inputs by name."""
     import jax
 
-    valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
+    valued = to_pure_function(
+        source.model, source.args, source.kwargs, setting.training, valued=True
+    )
     data = TO_BYTES.run(JaxConversion(function=valued)).data
     shapes = jax.tree.leaves((source.args, dict(source.kwargs)))
     provided = shapes if source.arrays is None else jax.tree.leaves(source.arrays)
     pairs = zip(shapes, provided, strict=True)
     values = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
-    named = zip(map(input_name, valued.names), values, strict=True)
+    named = zip(map(onnx_input_name, valued.names), values, strict=True)
     feeds = (
-        (name, as_words(array))
+        (name, random_key_to_words(array))
         for name, array in named
         if not isinstance(array, jax.ShapeDtypeStruct)
     )
@@ -199,7 +208,7 @@ def record_jax_model(
     these inputs.
     """
     name = _jax_model_name(model)
-    pure_model = pure(model, args, kwargs, setting.training)
+    pure_model = to_pure_function(model, args, kwargs, setting.training)
     return TraceableModel(
         name, pure_model, jax_module_rows(model, name, pure_model, setting.training), setting
     )

@@ -30,11 +30,11 @@ class Onnx(Frontend):
         """Return whether the value is an ONNX file."""
         return isinstance(value, OnnxFile)
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Do nothing: ONNX files need only packages that crossflops always installs."""
         return
 
-    def source(self, model: OnnxFile, provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(self, model: OnnxFile, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the source of an ONNX file, which is the file itself without arguments."""
         return Source(model, (), {}, model.control)
 
@@ -54,9 +54,9 @@ class Onnx(Frontend):
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Return None (no converted model), the graph of the file, and a trace of its modules."""
-        from crossflops.frontends.onnx.reading import normalize
+        from crossflops.frontends.onnx.reading import normalize_onnx_file
 
-        return None, *normalize(recording.source.model, recording.setting)
+        return None, *normalize_onnx_file(recording.source.model, recording.setting)
 
 
 FRONTEND: Frontend = Onnx()

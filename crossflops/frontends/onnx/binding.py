@@ -14,8 +14,8 @@ from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.frontends.onnx.dimensions import formula_names, formula_size
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.measurement import Observation
-from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
-from crossflops.load.validation import forget_negative
+from crossflops.load.payload import ELEMENT_TYPES, tensor_dims_problem
+from crossflops.load.validation import clear_negative_sizes
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class _TypedOptions(NamedTuple):
         return shlex.join(["crossflops", "count", self.path, *flat])
 
 
-def bind(
+def bind_input_sizes(
     graph: Any, dims: Mapping[str, int], specs: Sequence[TensorSpec], path: str = "model.onnx"
 ) -> dict[str, int]:
     """Write the caller's sizes into a graph's inputs, in place; return the size of each name.
@@ -70,14 +70,14 @@ def bind(
     is not bound itself. Raises InputError for an unknown name, for a contradicting rank or size,
     and for unbound sizes, with a command line that binds them.
     """
-    inputs = model_inputs(graph)
+    inputs = inputs_given_by_caller(graph)
     for value in inputs:
-        forget_negative(value.type)
+        clear_negative_sizes(value.type)
     provided = _input_specs_by_name(inputs, specs)
     bound = dict(dims)
     for value in inputs:
         if value.name in provided:
-            _bind_names(value, provided[value.name].shape or (), bound)
+            _collect_dimension_sizes(value, provided[value.name].shape or (), bound)
     names = {dim.dim_param for value in inputs for dim in _input_dims(value) if dim.dim_param}
     inside = {part for name in names for part in formula_names(name)}
     for name, size in dims.items():
@@ -94,7 +94,7 @@ def bind(
     for name in sorted(names - bound.keys()):
         size_of = formula_size(name, bound) if formula_names(name) else None
         if size_of is not None:
-            bound[name] = _not_negative(name, size_of)
+            bound[name] = _require_not_negative(name, size_of)
     for value in inputs:
         spec = provided.get(value.name)
         if spec is not None:
@@ -105,7 +105,7 @@ def bind(
     return {name: bound[name] for name in sorted(bound) if name in names | inside}
 
 
-def _not_negative(name: str, size: int) -> int:
+def _require_not_negative(name: str, size: int) -> int:
     """Return `size`, the size of the named dimension. Raises InputError if it is negative."""
     if size < 0:
         raise InputError(
@@ -117,7 +117,8 @@ def _not_negative(name: str, size: int) -> int:
 def load_bound_model(file: OnnxFile) -> Any:
     """Return a file's ONNX model with its weights, and the caller's sizes in its inputs.
 
-    Raises InputError as `bind` does, TargetError where the file or its data cannot be read.
+    Raises InputError as `bind_input_sizes` does, TargetError where the file or its data cannot be
+    read.
     """
     import onnx
 
@@ -128,17 +129,17 @@ def load_bound_model(file: OnnxFile) -> Any:
         raise TargetError(
             message, "put its external data files into the folder of the model"
         ) from error
-    bind(model.graph, file.dims, file.specs, file.path)
+    bind_input_sizes(model.graph, file.dims, file.specs, file.path)
     return model
 
 
 def has_declared_input_sizes(graph: Any, specs: Sequence[TensorSpec]) -> bool:
     """Return whether the caller's shapes have the sizes that the file declares, axis 0 excepted.
 
-    `bind` takes any shape, so that a file can be counted at other sizes than it was made for.
-    Raises InputError for an unknown input.
+    `bind_input_sizes` takes any shape, so that a file can be counted at other sizes than it was
+    made for. Raises InputError for an unknown input.
     """
-    inputs = model_inputs(graph)
+    inputs = inputs_given_by_caller(graph)
     provided = _input_specs_by_name(inputs, specs)
     for value in inputs:
         stated = [dim.dim_value for dim in _input_dims(value)]
@@ -151,7 +152,7 @@ def has_declared_input_sizes(graph: Any, specs: Sequence[TensorSpec]) -> bool:
     return True
 
 
-def model_inputs(graph: Any) -> list[Any]:
+def inputs_given_by_caller(graph: Any) -> list[Any]:
     """Return the inputs of a graph that a caller gives: those that the file does not store."""
     stored = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in stored]
@@ -191,7 +192,7 @@ def _input_dims(value: Any) -> Any:
     return value.type.tensor_type.shape.dim
 
 
-def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
+def _collect_dimension_sizes(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
     """Add the size of each named dimension in the input's shape to `bound`. Raises InputError."""
     if value.type.WhichOneof("value") != "tensor_type":
         raise InputError(
@@ -237,7 +238,7 @@ def _write_input_sizes(
     for dim in _input_dims(value):
         if dim.dim_param in bound:
             dim.dim_value = bound[dim.dim_param]
-    if wrong := wrong_dims(tuple(dim.dim_value for dim in _input_dims(value))):
+    if wrong := tensor_dims_problem(tuple(dim.dim_value for dim in _input_dims(value))):
         raise InputError(f"input {value.name!r} {wrong}", _HINT)
 
 

@@ -21,75 +21,91 @@ class Objection(NamedTuple):
     remedy: str = ""
 
 
-def form_objection(
-    domain: str, name: str, version: int, read: Sequence[str], names: Collection[str]
+def operands_objection(
+    domain: str,
+    name: str,
+    version: int,
+    input_names: Sequence[str],
+    attribute_names: Collection[str],
 ) -> Objection:
     """Return the problem with a node's inputs and attributes in this operator set version, if any.
 
     Inputs that are left out at the end, and names that begin with __, are ignored.
     """
-    return _node_form_objection(domain, name, version, tuple(map(bool, read)), tuple(names))
+    return _operands_objection_in_cache(
+        domain, name, version, tuple(map(bool, input_names)), tuple(attribute_names)
+    )
 
 
 @lru_cache(maxsize=4096)
-def _node_form_objection(
-    domain: str, name: str, version: int, read: tuple[bool, ...], names: tuple[str, ...]
+def _operands_objection_in_cache(
+    domain: str,
+    name: str,
+    version: int,
+    is_input_given: tuple[bool, ...],
+    attribute_names: tuple[str, ...],
 ) -> Objection:
-    """Return the problem with a node's inputs and attributes; `read` says which inputs it has."""
+    """Return the problem with a node's inputs and attributes; `is_input_given` has one item per
+    input.
+    """
     known = operator_schema(domain, name, version)
-    if known is None or not (wrong := _schema_problem(name, known, read, names)):
+    if known is None or not (
+        wrong := _schema_problem(name, known, is_input_given, attribute_names)
+    ):
         return Objection()
     fitting = [
         at
-        for at, other in _versions(domain, name)
-        if not _schema_problem(name, other, read, names)
+        for at, other in _operator_versions(domain, name)
+        if not _schema_problem(name, other, is_input_given, attribute_names)
     ]
     return Objection(wrong, _opset_remedy(domain, name, version, fitting))
 
 
-def unknown_operator(domain: str, name: str, version: int) -> Objection:
+def unknown_operator_objection(domain: str, name: str, version: int) -> Objection:
     """Return the problem that an operator exists only in other versions, or an empty one."""
     if operator_schema(domain, name, version) is not None:
         return Objection()
-    others = [at for at, _ in _versions(domain, name)]
+    others = [at for at, _ in _operator_versions(domain, name)]
     remedy = _opset_remedy(domain, name, version, others)
     return Objection(f"opset {version} has no {name}", remedy) if others else Objection()
 
 
-def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | None:
+def first_operand_error(graph: Any, imports: Mapping[str, int]) -> OperandError | None:
     """Return the error of the first node with wrong inputs or attributes, or None."""
     for number, node in enumerate(graph.node):
         version = imports.get(node.domain, 1)
         names = [attribute.name for attribute in node.attribute]
-        wrong = form_objection(node.domain, node.op_type, version, node.input[:], names)
+        wrong = operands_objection(node.domain, node.op_type, version, node.input[:], names)
         if wrong.problem and version <= newest_operator_version(node.domain):
             who = f"node {onnx_node_label(node, number)!r} ({node.op_type})"
             return OperandError(f"{who} cannot run: {wrong.problem}", wrong.remedy)
         for body in node_subgraphs(node):
-            if inner := first_objection(body, imports):
+            if inner := first_operand_error(body, imports):
                 return inner
     return None
 
 
-def _schema_problem(name: str, known: Schema, read: Sequence[bool], names: Collection[str]) -> str:
+def _schema_problem(
+    name: str, known: Schema, is_input_given: Sequence[bool], attribute_names: Collection[str]
+) -> str:
     """Return a text on what is wrong with a node's inputs or attributes by the schema, or ""."""
-    provided = len(read)
-    while provided and not read[provided - 1]:
+    provided = len(is_input_given)
+    while provided and not is_input_given[provided - 1]:
         provided -= 1
-    if len(read) < known.fewest or provided > known.most:
+    if len(is_input_given) < known.fewest or provided > known.most:
         takes = f"{known.fewest}" + f" to {known.most}" * (known.fewest != known.most)
-        return f"it has {len(read)} inputs, and {name} takes {takes}"
-    if name == "Resize" and known.since >= _WITH_ROI and not any(read[2:]):
+        return f"it has {len(is_input_given)} inputs, and {name} takes {takes}"
+    if name == "Resize" and known.since >= _WITH_ROI and not any(is_input_given[2:]):
         return "it has neither scales (third input) nor sizes (fourth input)"
-    if known.attributes.issuperset(names):
+    if known.attributes.issuperset(attribute_names):
         return ""
-    for written in names:
+    for written in attribute_names:
         if written not in known.attributes and not written.startswith("__"):
             return f"{name} has no attribute {written!r} since version {known.since}"
     return ""
 
 
-def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
+def _operator_versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
     """Yield each known operator set version that has the operator, and its schema there."""
     for version in range(1, newest_operator_version(domain) + 1):
         if known := operator_schema(domain, name, version):

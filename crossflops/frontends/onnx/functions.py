@@ -4,13 +4,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.errors import TargetError
-from crossflops.frontends.onnx.inference import store
+from crossflops.frontends.onnx.inference import store_constant
 from crossflops.frontends.onnx.loops import Level, graph_level
-from crossflops.frontends.onnx.types import Shape, Type, graph_value_types, put, shape_from_proto
+from crossflops.frontends.onnx.types import (
+    Shape,
+    Type,
+    graph_value_types,
+    shape_from_proto,
+    write_tensor_type,
+)
 from crossflops.frontends.onnx.values import SEQUENCE, Value
 from crossflops.load.order import node_subgraphs, onnx_node_label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import messages
+from crossflops.load.protobuf import onnx_message_module
 from crossflops.operators.rule import TORCH
 
 LIMIT = 20_000  # nodes that functions are expanded to
@@ -27,7 +33,7 @@ class Scope(NamedTuple):
     attributes: Mapping[str, Any]
 
 
-def local(model: Any) -> dict[Identity, Any]:
+def local_functions(model: Any) -> dict[Identity, Any]:
     """Return a model's local functions by identity, without those that are PyTorch operators.
 
     Such a node is counted as the operator that it is, while a runtime runs its function.
@@ -59,7 +65,7 @@ def inline_function_calls(
     """
     work = _Inliner(functions)
     if functions:
-        work.graph(model.graph, Scope({}, "", {}), {})
+        work.inline_graph(model.graph, Scope({}, "", {}), {})
     del model.functions[:]
     known = {opset.domain for opset in model.opset_import}
     for domain, version in sorted(work.imports.items()):
@@ -68,7 +74,7 @@ def inline_function_calls(
     return work.editions
 
 
-def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
+def names_read_from_parent(body: Any, names: Mapping[str, str]) -> dict[str, str]:
     """Return those of `names` that a subgraph takes from outside, not from its own values."""
     inner = dict(names)
     for value in (*body.input, *body.initializer):
@@ -79,7 +85,7 @@ def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
     return inner
 
 
-def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[Any]:
+def function_nodes_for_call(function: Any, call: Any, names: Mapping[str, str]) -> list[Any]:
     """Return copies of a function's nodes with the attributes of a call and these input names."""
     attributes = {
         attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)
@@ -90,8 +96,8 @@ def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[
     for number, origin in enumerate(function.node):
         node = type(origin).FromString(origin.SerializeToString())
         node.name = onnx_node_label(origin, number)
-        _resolve(node, scope)
-        work.place(node, scope, {}, nodes)
+        _substitute_caller_names(node, scope)
+        work.append_node_or_call(node, scope, {}, nodes)
     return nodes
 
 
@@ -100,11 +106,11 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
     sizes: dict[Identity, int] = {}
     open_: list[Identity] = []
 
-    def size(nodes: Iterable[Any]) -> int:
+    def count_nodes(nodes: Iterable[Any]) -> int:
         """Return the number of nodes, with those in bodies and in the functions they call."""
         total = 0
         for node in nodes:
-            total += 1 + sum(size(body.node) for body in node_subgraphs(node))
+            total += 1 + sum(count_nodes(body.node) for body in node_subgraphs(node))
             if (called := _callee_identity(node, functions)) is not None:
                 total += function_node_count(called)
         return total
@@ -117,11 +123,11 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
             raise TargetError(f"function calls are nested deeper than {DEPTH}", _HINT)
         if key not in sizes:
             open_.append(key)
-            sizes[key] = size(functions[key].node)
+            sizes[key] = count_nodes(functions[key].node)
             open_.pop()
         return sizes[key]
 
-    whole_size = size(graph.node)
+    whole_size = count_nodes(graph.node)
     for key in functions:
         function_node_count(key)
     return whole_size
@@ -156,40 +162,44 @@ class _Inliner:
         self.editions: dict[str, dict[str, int]] = {}
         self.imports: dict[str, int] = {}
 
-    def graph(self, graph: Any, scope: Scope, edition: dict[str, int]) -> None:
+    def inline_graph(self, graph: Any, scope: Scope, edition: dict[str, int]) -> None:
         """Inline the function calls in a graph, in place; `edition` is the opset by domain."""
         nodes: list[Any] = []
         for number, node in enumerate(graph.node):
             if not node.name:
                 node.name = scope.prefix + onnx_node_label(node, number)
-            self.place(node, scope, edition, nodes)
+            self.append_node_or_call(node, scope, edition, nodes)
         copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
         graph.node.extend(copies)
 
-    def place(self, node: Any, scope: Scope, edition: dict[str, int], nodes: list[Any]) -> None:
+    def append_node_or_call(
+        self, node: Any, scope: Scope, edition: dict[str, int], nodes: list[Any]
+    ) -> None:
         """Append a node to `nodes`, or if it calls a local function the nodes of that function."""
         key = _callee_identity(node, self._functions)
         if key is not None:
-            return self._call(node, self._functions[key], scope, nodes)
+            return self._append_function_nodes(node, self._functions[key], scope, nodes)
         for body in node_subgraphs(node):
-            inner = parent_value_names(body, scope.names)
-            self._rename(body, Scope(inner, scope.prefix, scope.attributes), edition)
+            inner = names_read_from_parent(body, scope.names)
+            self._inline_subgraph(body, Scope(inner, scope.prefix, scope.attributes), edition)
         if edition:
             self.editions[node.name] = edition
         nodes.append(node)
         return None
 
-    def _rename(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
+    def _inline_subgraph(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
         """Rename outer values that a subgraph reads, and inline its function calls, in place."""
         for number, node in enumerate(body.node):
             node.name = scope.prefix + onnx_node_label(node, number)
-            _resolve(node, scope)
+            _substitute_caller_names(node, scope)
         for value in body.output:
             value.name = scope.names.get(value.name, value.name)
-        self.graph(body, scope, edition)
+        self.inline_graph(body, scope, edition)
 
-    def _call(self, call: Any, function: Any, outer: Scope, nodes: list[Any]) -> None:
+    def _append_function_nodes(
+        self, call: Any, function: Any, outer: Scope, nodes: list[Any]
+    ) -> None:
         """Append the nodes of the called function to `nodes`, with unique names."""
         self._number += 1
         prefix = f"{call.name}/"
@@ -212,13 +222,13 @@ class _Inliner:
                 if name:
                     names[name] = returned.get(name, unique + name)
             scope = Scope(names, prefix, attributes)
-            _resolve(node, scope)
+            _substitute_caller_names(node, scope)
             for index, name in enumerate(node.output):
                 node.output[index] = names.get(name, "")
-            self.place(node, scope, edition, nodes)
-        self._pass_through(call, function, names, returned, nodes)
+            self.append_node_or_call(node, scope, edition, nodes)
+        self._append_identities(call, function, names, returned, nodes)
 
-    def _pass_through(
+    def _append_identities(
         self,
         call: Any,
         function: Any,
@@ -235,7 +245,7 @@ class _Inliner:
                 nodes.append(node)
 
 
-def _resolve(node: Any, scope: Scope) -> None:
+def _substitute_caller_names(node: Any, scope: Scope) -> None:
     """Replace a node's input names and attribute references by those of the caller, in place."""
     for index, name in enumerate(node.input):
         node.input[index] = scope.names.get(name, name)
@@ -319,7 +329,7 @@ class Calls:
         """Return whether a node calls a local function of the model."""
         return function_identity(node) in self._functions
 
-    def refine(
+    def write_result_types(
         self, graph: Any, outer: Level | None = None, enclosing: Mapping[str, Type] | None = None
     ) -> bool:
         """Write the types of function results into a graph, in place; return if any was new."""
@@ -328,15 +338,17 @@ class Calls:
         changed = False
         for node in graph.node:
             for body in node_subgraphs(node):
-                changed |= self.refine(body, here, types)
+                changed |= self.write_result_types(body, here, types)
             if not self.is_function_call(node) or all(
                 _is_shape_known(types, name) for name in node.output
             ):
                 continue
-            operands = operands_of(node, types, here.values)
+            operands = operands_from_types(node, types, here.values)
             if any(operand is not None and operand.shape is None for operand in operands):
                 continue
-            for name, kind in zip(node.output, self.unit(node, operands).outputs, strict=False):
+            for name, kind in zip(
+                node.output, self.function_unit(node, operands).outputs, strict=False
+            ):
                 if (
                     kind is not None
                     and kind.shape is not None
@@ -347,7 +359,7 @@ class Calls:
                     changed = True
         return changed
 
-    def unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
+    def function_unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
         """Return the called function with shapes for these operands. Raises TargetError."""
         attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
         key = (function_identity(node), operands, attributes)
@@ -361,7 +373,7 @@ class Calls:
     def _build_unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
         """Return the called function as a model, with shapes inferred for these operands."""
         function = self._functions[function_identity(node)]
-        model = messages().ModelProto(ir_version=_IR_VERSION)
+        model = onnx_message_module().ModelProto(ir_version=_IR_VERSION)
         for domain, version in self.opset(node).items():
             model.opset_import.add(domain=domain, version=version)
         graph = model.graph
@@ -377,7 +389,7 @@ class Calls:
                 names[name] = function.input[operand.place]
         for name in dict.fromkeys(function.output):
             graph.output.add(name=name)
-        graph.node.extend(with_attributes(function, node, names))
+        graph.node.extend(function_nodes_for_call(function, node, names))
         inferred, types = self._infer(model)
         number = self._numbers[function.name] = self._numbers.get(function.name, 0) + 1
         return Unit(
@@ -389,16 +401,16 @@ class Calls:
         )
 
 
-def operands_of(
+def operands_from_types(
     node: Any, types: Mapping[str, Type], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
     """Return, for each input of a call, its type, shape and small value; None if omitted."""
     kinds = {name: types.get(name, Type(0, None)) for name in node.input}
     named = {n: (ELEMENT_TYPES.get(kind.dtype, ""), kind.shape) for n, kind in kinds.items()}
-    return call_operands(node, named, values)
+    return operands_from_dtypes(node, named, values)
 
 
-def call_operands(
+def operands_from_dtypes(
     node: Any, types: Mapping[str, tuple[str, Shape]], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
     """Return, for each input of a call, its type, shape and small value; `types` are by name."""
@@ -426,17 +438,17 @@ def _declare_value_type(graph: Any, name: str, kind: Type) -> None:
     declared = [value for value in (*graph.value_info, *graph.output) if value.name == name]
     for value in declared or (graph.value_info.add(name=name),):
         if shape_from_proto(value.type) is None:
-            put(value.type, kind.shape or (), kind.dtype)
+            write_tensor_type(value.type, kind.shape or (), kind.dtype)
 
 
 def _add_operand(graph: Any, name: str, operand: Operand) -> None:
     """Add an operand to a graph: as a constant if its value is known, else as an input."""
     number = _NUMBERS.get(operand.dtype, 0)
     if operand.value is not None:
-        store(graph, name, number, operand.value)
+        store_constant(graph, name, number, operand.value)
         return
     value = graph.input.add(name=name)
     if operand.shape is None:
         value.type.tensor_type.elem_type = number
     else:
-        put(value.type, operand.shape, number)
+        write_tensor_type(value.type, operand.shape, number)

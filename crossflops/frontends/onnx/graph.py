@@ -6,25 +6,34 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.frontends.converted import digest
-from crossflops.frontends.onnx.binding import model_inputs
-from crossflops.frontends.onnx.forms import Objection, form_objection, unknown_operator
-from crossflops.frontends.onnx.functions import Calls, call_operands
+from crossflops.frontends.converted import graph_digest
+from crossflops.frontends.onnx.binding import inputs_given_by_caller
+from crossflops.frontends.onnx.forms import (
+    Objection,
+    operands_objection,
+    unknown_operator_objection,
+)
+from crossflops.frontends.onnx.functions import Calls, operands_from_dtypes
 from crossflops.frontends.onnx.inference import PIN
 from crossflops.frontends.onnx.loops import (
     BRANCHES,
     RAN,
     Level,
     active_branch,
-    body_of,
     graph_level,
-    is_control,
+    is_onnx_operator,
     loop_trip_count,
+    subgraph_of_attribute,
 )
 from crossflops.frontends.onnx.modules import NodePlace, node_places
 from crossflops.frontends.onnx.parameters import Size, total_weight_size, weight_bytes_by_type
 from crossflops.frontends.onnx.shapes import OBJECTION
-from crossflops.frontends.onnx.types import Type, attributes, graph_value_types, initializer_types
+from crossflops.frontends.onnx.types import (
+    Type,
+    attribute_values,
+    graph_value_types,
+    initializer_types,
+)
 from crossflops.frontends.onnx.values import Value
 from crossflops.ir.graph import (
     NO_CONVERSION,
@@ -34,9 +43,9 @@ from crossflops.ir.graph import (
     Op,
     TensorSpec,
 )
-from crossflops.load.order import onnx_node_label, subgraphs
-from crossflops.load.payload import ELEMENT_TYPES, is_listed
-from crossflops.load.protobuf import newest_operator_version, since
+from crossflops.load.order import attribute_subgraphs, onnx_node_label
+from crossflops.load.payload import ELEMENT_TYPES, has_typed_field_data
+from crossflops.load.protobuf import newest_operator_version, schema_since_version
 from crossflops.operators import find_operator_rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -61,7 +70,7 @@ class Reading(msgspec.Struct, frozen=True):
     noted: bool = False
 
 
-def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
+def take_module_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
     """Return each node's module, and remove the exporter's notes on modules, in place.
 
     In files of PyTorch's exporter the notes are the larger part, which is not copied through
@@ -101,7 +110,7 @@ def build_graph(
     """
     specs = _graph_value_specs(model.graph, types)
     placed = node_places(model.graph.node, specs) if placed is None else placed
-    inputs = [tensor.name for tensor in model_inputs(model.graph)]
+    inputs = [tensor.name for tensor in inputs_given_by_caller(model.graph)]
     graph = Graph(
         name=name,
         nodes=_level_nodes(graph_level(model.graph, types=types), specs, placed, reading),
@@ -112,12 +121,12 @@ def build_graph(
         params=0,
         opset=reading.opset,
         bindings=bindings,
-        listed=frozenset(t.name for t in model.graph.initializer if is_listed(t)),
+        listed=frozenset(t.name for t in model.graph.initializer if has_typed_field_data(t)),
     )
     return graph, placed
 
 
-def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
+def with_weight_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
     """Return the graph with the number and bytes of its weights, and with its digest."""
     params, param_bytes, _ = total_weight_size(weights)
     return msgspec.structs.replace(
@@ -125,7 +134,7 @@ def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
         params=params,
         param_bytes=param_bytes,
         param_bytes_by_type=weight_bytes_by_type(weights),
-        digest=digest(graph),
+        digest=graph_digest(graph),
     )
 
 
@@ -138,8 +147,8 @@ def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Read
     )
     if known is not None:
         inputs = tuple(specs.get(name) or _unknown_value_spec(name) for name in node.input)
-        known.check(
-            Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node.attribute))
+        known.check_operands(
+            Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attribute_values(node.attribute))
         )
 
 
@@ -166,32 +175,35 @@ def _with_role(spec: TensorSpec, role: str) -> TensorSpec:
 def _level_nodes(
     enclosing: Level,
     specs: Mapping[str, TensorSpec],
-    where: list[NodePlace],
+    node_places: list[NodePlace],
     reading: Reading,
 ) -> tuple[Node, ...]:
     """Return the nodes of one graph, each with its operands, its module and its bodies."""
     nodes = []
     full = _whole_number_values(enclosing.values)
     pinned = any(tensor.name.endswith(PIN) for tensor in enclosing.graph.initializer)
-    for number, (node, index) in enumerate(zip(enclosing.graph.node, where, strict=True)):
+    for number, (node, index) in enumerate(zip(enclosing.graph.node, node_places, strict=True)):
         bodies: tuple[Graph, ...] = ()
         choice: Choice = ""
         # each look at a field of a message makes an object: one for each field
         read, results, written = node.input[:], node.output[:], node.attribute[:]
         if reading.calls is not None and reading.calls.is_function_call(node):
             bodies, choice = (_build_function_graph(node, enclosing, specs, reading),), "function"
-        elif written and not reading.flat and subgraphs(written):
+        elif written and not reading.flat and attribute_subgraphs(written):
             names, choice = _branches_and_choice(node, enclosing, reading.branches)
             bodies = _build_body_graphs(node, names, enclosing, specs, index, reading)
         provided = [name.removesuffix(PIN) for name in read] if pinned else read
         version = _node_opset_version(node, reading)
-        op, attrs = _operator_instance(node.domain, node.op_type, version), attributes(written)
+        op, attrs = (
+            _operator_instance(node.domain, node.op_type, version),
+            attribute_values(written),
+        )
         # of a version that is not known here, of which the reader is warned, nothing is said
         checked = choice != "function" and version <= newest_operator_version(op.domain)
         outputs = tuple([specs.get(name) or _unknown_value_spec(name) for name in results])
         plain = len(attrs) == len(written)  # whose names need not be read again
         labels: Collection[str] = attrs if plain else [item.name for item in written]
-        wrong = _objection_to(node, version, labels, outputs) if checked else Objection()
+        wrong = _node_objection(node, version, labels, outputs) if checked else Objection()
         nodes.append(
             Node(
                 key=onnx_node_label(node, number),
@@ -239,7 +251,7 @@ def _resize_scale_problem(node: Any, op: Op, enclosing: Level) -> str:
     return f"a scale is {least:g}, but Resize needs more than 0" if least <= 0 else ""
 
 
-def _objection_to(
+def _node_objection(
     node: Any, version: int, names: Collection[str], results: Sequence[TensorSpec | None]
 ) -> Objection:
     """Return the problem with a node's inputs and attribute names (empty if there is none).
@@ -247,9 +259,9 @@ def _objection_to(
     An operator of other versions is counted where the file says which sizes its results have.
     """
     domain, name = node.domain, node.op_type
-    wrong = form_objection(domain, name, version, node.input[:], names)
+    wrong = operands_objection(domain, name, version, node.input[:], names)
     if not wrong.problem and any(spec is not None and spec.shape is None for spec in results):
-        return unknown_operator(domain, name, version)
+        return unknown_operator_objection(domain, name, version)
     return wrong
 
 
@@ -304,14 +316,14 @@ def _node_opset_version(node: Any, reading: Reading) -> int:
 @lru_cache(maxsize=1024)
 def _operator_instance(domain: str, name: str, version: int) -> Op:
     """Return the operator of this version; all nodes share one object."""
-    return Op(domain, name, since(domain, name, version))
+    return Op(domain, name, schema_since_version(domain, name, version))
 
 
 def _branches_and_choice(
     node: Any, enclosing: Level, branches: Mapping[str, str]
 ) -> tuple[tuple[str, ...], Choice]:
     """Return the attributes of a node's counted subgraphs, and why an If's branch is chosen."""
-    if not is_control(node, "If"):
+    if not is_onnx_operator(node, "If"):
         return tuple(attribute.name for attribute in node.attribute if attribute.HasField("g")), ""
     stated = branches.get(node.name)
     chosen = active_branch(node, enclosing, branches)
@@ -333,7 +345,7 @@ def _build_body_graphs(
     """Return the subgraphs in these attributes of a node as graphs."""
     bodies = []
     for name in names:
-        proto = body_of(node, name)
+        proto = subgraph_of_attribute(node, name)
         if proto is None:
             continue
         types = graph_value_types(proto)
@@ -362,7 +374,7 @@ def _build_function_graph(
     assert reading.calls is not None
     provided = {name: specs.get(name) or TensorSpec(name, "", None) for name in node.input if name}
     types = {name: (spec.dtype, spec.shape) for name, spec in provided.items()}
-    unit = reading.calls.unit(node, call_operands(node, types, enclosing.values))
+    unit = reading.calls.function_unit(node, operands_from_dtypes(node, types, enclosing.values))
     if unit.name not in reading.bodies:
         graph = unit.model.graph
         known = unit.types

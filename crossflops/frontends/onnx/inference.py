@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, NormalizeError, TargetError
-from crossflops.frontends.onnx.binding import bind
-from crossflops.frontends.onnx.forms import first_objection
-from crossflops.frontends.onnx.loops import levels
+from crossflops.frontends.onnx.binding import bind_input_sizes
+from crossflops.frontends.onnx.forms import first_operand_error
+from crossflops.frontends.onnx.loops import levels_of_all_graphs
 from crossflops.frontends.onnx.types import graph_value_types
 from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
 from crossflops.ir.graph import Graph, Op, TensorSpec
 from crossflops.load import beside, read_onnx_model
 from crossflops.load.beside import OnnxHelperProcess
-from crossflops.load.protobuf import SCHEMA, look_up, parse_model_proto
+from crossflops.load.protobuf import SCHEMA, look_up_schema_or_version, parse_model_proto
 from crossflops.operators import find_operator_rule
 
 # Wall time: a busy machine gives a child a tenth of a processor.
@@ -50,7 +50,7 @@ def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
     data = model.SerializeToString()
     message, contradiction = "", ""
     for attempt in (_Attempt(strict, True), _Attempt(False, True), _Attempt(False, False)):
-        answer = _infer_in_process(data, attempt)
+        answer = _infer_in_limited_process(data, attempt)
         if answer[:1] == b"+":
             if contradiction:
                 what = f"shape inference: {_shorten_message(contradiction)}"
@@ -58,7 +58,7 @@ def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
             return parse_model_proto(answer[1:])
         message = answer[1:].decode(errors="replace").strip()
         if attempt.strict and _NO_MEMORY not in message:
-            contradiction = _contradiction(message)
+            contradiction = _contradiction_text(message)
         if unknown := re.search(_UNKNOWN, message):
             node, domain, operator = unknown.groups()
             raise TargetError(
@@ -67,7 +67,7 @@ def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
                 "export the file again, or add the domain and its version to opset_import",
             )
     imports = {opset.domain: opset.version for opset in model.opset_import}
-    if wrong := first_objection(model.graph, imports):
+    if wrong := first_operand_error(model.graph, imports):
         raise wrong
     raise NormalizeError(f"the shapes cannot be inferred: {message}", _HINT)
 
@@ -79,7 +79,7 @@ def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
 _NO_CONTRADICTION = re.compile(r"\] (Invalid rank for|Data size mismatch\..* elements 0 ?$)")
 
 
-def _contradiction(message: str) -> str:
+def _contradiction_text(message: str) -> str:
     """Return the part of an error message that says the model contradicts itself, or ""."""
     begin, *errors = re.split(r"(?=\(op_type:)", message)
     kept = [error for error in errors if not _NO_CONTRADICTION.search(error)]
@@ -91,7 +91,7 @@ def strict_inference_objection(model: Any) -> str:
     data = model.SerializeToString()
     attempt = _Attempt(strict=True, follow=True)
     try:
-        answer = _infer_in_process(data, attempt)
+        answer = _infer_in_limited_process(data, attempt)
     except NormalizeError:
         return ""
     message = answer[1:].decode(errors="replace") if answer[:1] == b"-" else ""
@@ -103,25 +103,26 @@ def _shorten_message(message: str) -> str:
     return " ".join(message.split())[:300]
 
 
-def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
+def _infer_in_limited_process(data: bytes, attempt: _Attempt) -> bytes:
     """Return "+" and the inferred model, or "-" and an error, from another, limited process."""
     if not hasattr(os, "fork"):
         return beside.infer_model_shapes(data, *attempt)
     early = beside.take_inference_process()
     if early is None:
-        look_up(SCHEMA, "", "Identity", 1)  # all are made once, before there are two of us
+        # all are made once, before there are two of us
+        look_up_schema_or_version(SCHEMA, "", "Identity", 1)
     other = early or OnnxHelperProcess(lambda: beside.infer_shapes_within_limits(data, *attempt))
     if early:
-        early.infer(data, *attempt)
+        early.send_inference_request(data, *attempt)
     find_operator_rule(
         Op("", "Identity", 1)
     )  # which imports all operators, while the child is at work
     seconds = _SECONDS + _SECONDS_PER_BYTE * len(data)
     answer = None
     try:
-        answer = other.answer(seconds)
+        answer = other.receive_answer(seconds)
     finally:
-        status = 0 if answer and early else other.end(stop=answer is None)
+        status = 0 if answer and early else other.wait_for_exit_status(kill_first=answer is None)
     if answer is None:
         raise NormalizeError(f"shape inference takes longer than {seconds:.0f} s", _HINT)
     if not answer:
@@ -132,7 +133,7 @@ def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
 
 # What onnx.shape_inference alone tells of a file, in its strict mode: some tools know no more.
 
-Told = Mapping[str, tuple[int, ...]]
+ShapesByName = Mapping[str, tuple[int, ...]]
 
 
 def strict_shapes_by_name(
@@ -146,7 +147,7 @@ def strict_shapes_by_name(
     import onnx
 
     model: Any = read_onnx_model(path)
-    bind(model.graph, dims, specs, path)
+    bind_input_sizes(model.graph, dims, specs, path)
     del model.graph.value_info[:]
     try:
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
@@ -159,7 +160,7 @@ def strict_shapes_by_name(
     }
 
 
-def with_given_shapes(graph: Graph, shapes: Told) -> Graph:
+def with_shapes_by_name(graph: Graph, shapes: ShapesByName) -> Graph:
     """Return the graph with these shapes by name; values without one are None in its nodes."""
     nodes = tuple(
         msgspec.structs.replace(
@@ -173,7 +174,7 @@ def with_given_shapes(graph: Graph, shapes: Told) -> Graph:
 
 
 def _with_strict_shapes(
-    specs: tuple[TensorSpec | None, ...], shapes: Told
+    specs: tuple[TensorSpec | None, ...], shapes: ShapesByName
 ) -> tuple[TensorSpec | None, ...]:
     """Return the specs with these shapes by name; None for a value without such a shape."""
     return tuple(
@@ -210,7 +211,7 @@ def store_known_sizes(graph: Any) -> bool:
     Such a constant has the name of the value, followed by `PIN`.
     """
     pinned = False
-    for enclosing in levels(graph):
+    for enclosing in levels_of_all_graphs(graph):
         types = graph_value_types(enclosing.graph)
         for node in enclosing.graph.node:
             first = SIZED.get(node.op_type)
@@ -230,12 +231,12 @@ def store_known_sizes(graph: Any) -> bool:
                 ):
                     continue  # a branch that never runs may hold what no tensor can have
                 node.input[index] = f"{name}{PIN}"
-                store(enclosing.graph, node.input[index], kind, value)
+                store_constant(enclosing.graph, node.input[index], kind, value)
                 pinned = True
     return pinned
 
 
-def store(graph: Any, name: str, kind: int, value: Value) -> None:
+def store_constant(graph: Any, name: str, kind: int, value: Value) -> None:
     """Add a small value to a graph as a stored tensor of this name and element type."""
     form = value.kind or _FORMATS[kind]
     graph.initializer.add(

@@ -16,7 +16,7 @@ class LoopOfFile(NamedTuple):
     results: tuple[str, ...]
 
 
-def loops_of(graph: Any) -> dict[str, LoopOfFile]:
+def loop_nodes_by_name(graph: Any) -> dict[str, LoopOfFile]:
     """Return the Loop nodes of a GraphProto by node name, without those in subgraphs."""
     return {
         node.name: LoopOfFile(tuple(node.input[:2]), tuple(node.output))
@@ -25,7 +25,7 @@ def loops_of(graph: Any) -> dict[str, LoopOfFile]:
     }
 
 
-def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
+def with_restored_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
     """Return the graph with one Loop node instead of the copies of each unrolled loop."""
     nodes = list(graph.nodes)
     present = {node.key for node in nodes}

@@ -18,16 +18,16 @@ _RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled: Gemm_1@Loop_1[0]
 _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes no sequence_lens
 
 
-def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
+def mark_dead_nodes(graph: Graph, outputs: Iterable[str]) -> Graph:
     """Return the graph with marks on dead nodes, on which none of these outputs depends."""
     needed = set(outputs)
-    if _are_all_read(graph.nodes, needed):  # as in most files
+    if _is_every_node_needed(graph.nodes, needed):  # as in most files
         return graph
-    nodes = _LivenessWalk().mark(graph.nodes, needed)
+    nodes = _LivenessWalk().mark_nodes(graph.nodes, needed)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
+def _is_every_node_needed(nodes: Sequence[Node], needed: set[str]) -> bool:
     """Return whether it is certain that no node is dead; False also if a node has bodies.
 
     If some node were dead, then no node would read the results of the last dead one.
@@ -46,9 +46,9 @@ def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
     return True
 
 
-def leave_out_dead(graph: Graph) -> Graph:
+def without_dead_nodes(graph: Graph) -> Graph:
     """Return the graph without its dead nodes; its field `whole` has the graph with them."""
-    nodes = _Pruning().live(graph.nodes)
+    nodes = _Pruning().without_dead(graph.nodes)
     if nodes is graph.nodes:
         return graph
     return msgspec.structs.replace(graph, nodes=nodes, whole=graph)
@@ -69,13 +69,13 @@ class _HolderForm(NamedTuple):
     given: int = 0
     has_all: bool = False
 
-    def results(self, body: Graph, indices: frozenset[int]) -> frozenset[int]:
+    def body_outputs_needed(self, body: Graph, indices: frozenset[int]) -> frozenset[int]:
         """Return the positions of the body's outputs that make these results of the node."""
         if self.has_all:
             return frozenset(range(len(body.outputs)))
         return frozenset((*range(self.given), *(self.given + index for index in indices)))
 
-    def states(self, body: Graph, read: set[str]) -> frozenset[int]:
+    def positions_of_carried_values(self, body: Graph, read: set[str]) -> frozenset[int]:
         """Return the positions of the carried values that are among the names a body reads."""
         indices = (index - self.first_inside for index in _positions_of_names(body.inputs, read))
         return frozenset(index for index in indices if 0 <= index < self.carried)
@@ -107,7 +107,7 @@ class _LivenessWalk:
         self._dead: dict[int, Graph] = {}
         self._read: list[Graph] = []  # what is known by its id must not go
 
-    def mark(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
+    def mark_nodes(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
         """Return the nodes, dead ones marked; add the names that others read to `needed`."""
         while True:
             marked = []
@@ -116,7 +116,7 @@ class _LivenessWalk:
                 if not indices:
                     node = self._dead_node(node)
                 elif node.bodies:
-                    node = self._holder(node, indices, needed)
+                    node = self._mark_in_bodies(node, indices, needed)
                 else:
                     needed.update(spec.name for spec in node.inputs if spec is not None)
                 marked.append(node)
@@ -138,17 +138,17 @@ class _LivenessWalk:
             bodies.append(self._dead[id(body)])
         return msgspec.structs.replace(node, dead=True, bodies=tuple(bodies))
 
-    def _holder(self, node: Node, indices: frozenset[int], needed: set[str]) -> Node:
+    def _mark_in_bodies(self, node: Node, indices: frozenset[int], needed: set[str]) -> Node:
         """Return a node with bodies with marks on dead nodes in them; these results are needed."""
         form = _holder_form(node)
         states = frozenset(index for index in indices if index < form.carried)
         while True:
             bodies, outer, more = [], set[str](), states
             for body in node.bodies:
-                results = form.results(body, indices | states)
-                marked, read = self._body(body, results, node.choice == "function")
+                results = form.body_outputs_needed(body, indices | states)
+                marked, read = self._mark_body(body, results, node.choice == "function")
                 bodies.append(marked)
-                more |= form.states(body, read)
+                more |= form.positions_of_carried_values(body, read)
                 outer |= read
             if more == states:
                 break
@@ -162,7 +162,9 @@ class _LivenessWalk:
         needed |= outer.difference(*(_spec_names(body.inputs) for body in node.bodies))
         return _with_bodies(node, tuple(bodies))
 
-    def _body(self, body: Graph, indices: frozenset[int], called: bool) -> tuple[Graph, set[str]]:
+    def _mark_body(
+        self, body: Graph, indices: frozenset[int], called: bool
+    ) -> tuple[Graph, set[str]]:
         """Return a body with marks on dead nodes, and the outer names that it reads.
 
         Bodies are walked once for each set of results, since a loop walks its own several times. A
@@ -172,7 +174,7 @@ class _LivenessWalk:
         if key not in self._marked:
             self._read.append(body)
             read = set(_names_at_positions(body.outputs, indices))
-            nodes = self.mark(body.nodes, read)
+            nodes = self.mark_nodes(body.nodes, read)
             made = {spec.name for node in nodes for spec in node.outputs if spec is not None}
             marked = body
             if not _are_same(nodes, body.nodes):
@@ -190,7 +192,7 @@ class _Pruning:
         """Begin with no pruned bodies."""
         self._bodies: dict[int, Graph] = {}
 
-    def live(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    def without_dead(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         """Return the nodes without dead ones, also in their bodies."""
         kept = []
         for node in nodes:
@@ -199,7 +201,7 @@ class _Pruning:
             if node.bodies:
                 for body in node.bodies:
                     if id(body) not in self._bodies:
-                        inner = self.live(body.nodes)
+                        inner = self.without_dead(body.nodes)
                         same = inner is body.nodes
                         self._bodies[id(body)] = (
                             body if same else msgspec.structs.replace(body, nodes=inner)

@@ -4,10 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from crossflops.errors import InputError
-from crossflops.frontends.onnx.types import Shape, Type, graph_value_types, put, shape_from_proto
+from crossflops.frontends.onnx.types import (
+    Shape,
+    Type,
+    graph_value_types,
+    shape_from_proto,
+    write_tensor_type,
+)
 from crossflops.frontends.onnx.values import (
     Value,
-    scalar,
+    single_integer,
     small_values_by_name,
     tensor_sequence_length,
 )
@@ -19,7 +25,7 @@ from crossflops.load.order import node_subgraphs, onnx_node_label
 _MOST_STEPS = 10_000
 
 
-def loop_step_count(
+def run_count_by_counters(
     body: Any,
     carried: list[Value | None],
     most: int | None,
@@ -38,7 +44,7 @@ def loop_step_count(
         starts = [Value(0, (done,)), Value(0, (1,)), *carried]
         values = {n: v for n, v in zip(names, starts, strict=False) if v is not None}
         values_inside = small_values_by_name(body.node, (), shapes, {**enclosing, **values})
-        goes_on = scalar(values_inside.get(body.output[0].name))
+        goes_on = single_integer(values_inside.get(body.output[0].name))
         if goes_on is None:
             return None
         if not goes_on:
@@ -82,7 +88,7 @@ def graph_level(
     return Level(graph, shapes, values)
 
 
-def body_of(node: Any, name: str = "body") -> Any:
+def subgraph_of_attribute(node: Any, name: str = "body") -> Any:
     """Return the subgraph in a node's attribute of this name, or None."""
     return next(
         (
@@ -94,7 +100,7 @@ def body_of(node: Any, name: str = "body") -> Any:
     )
 
 
-def is_control(node: Any, *names: str) -> bool:
+def is_onnx_operator(node: Any, *names: str) -> bool:
     """Return whether a node is one of the named operators, in the domain ai.onnx."""
     return node.op_type in names and not node.domain
 
@@ -103,17 +109,17 @@ def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) ->
     """Return how often a Loop, Scan or SequenceMap runs, or None if unknown."""
     if node.name in provided:
         return provided[node.name]
-    if is_control(node, "Scan"):
+    if is_onnx_operator(node, "Scan"):
         return _scan_length(node, enclosing)
-    if is_control(node, "SequenceMap"):
+    if is_onnx_operator(node, "SequenceMap"):
         return tensor_sequence_length(enclosing.values.get(node.input[0])) if node.input else None
     values = [enclosing.values.get(name) for name in (*node.input[:2], "", "")[:2]]
-    condition = scalar(values[1])
+    condition = single_integer(values[1])
     if condition == 0:
         return 0
     if node.input[1:2] not in ([], [""]) and condition is None:
         return None
-    most = scalar(values[0])
+    most = single_integer(values[0])
     if most is None and node.input[:1] not in ([], [""]):
         return None
     if most is not None and (most <= 0 or _is_condition_always_true(node, enclosing)):
@@ -123,23 +129,23 @@ def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) ->
 
 def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | None:
     """Return how often a Loop runs (at most `most`) if its counters decide it, or None."""
-    body = body_of(node)
+    body = subgraph_of_attribute(node)
     if body is None or len(body.input) < 2 or not body.output:
         return None
     inner = graph_level(body, enclosing)
     carried = [enclosing.values.get(name) for name in node.input[2:]]
-    return loop_step_count(body, carried, most, inner.shapes, inner.values)
+    return run_count_by_counters(body, carried, most, inner.shapes, inner.values)
 
 
 def _is_condition_always_true(node: Any, enclosing: Level) -> bool:
     """Return whether the condition on which a Loop continues is always true."""
-    body = body_of(node)
+    body = subgraph_of_attribute(node)
     if body is None or len(body.input) < 2 or not body.output:
         return False
     inner = graph_level(body, enclosing)
     inner.values[body.input[1].name] = Value(0, (1,))
     return (
-        scalar(
+        single_integer(
             small_values_by_name(body.node, (), inner.shapes, inner.values).get(
                 body.output[0].name
             )
@@ -173,7 +179,7 @@ def _attribute_integers(node: Any, name: str, default: tuple[int, ...]) -> tuple
 def has_control_operator(graph: Any, *names: str) -> bool:
     """Return whether a graph or a graph nested in it has one of the named operators of ai.onnx."""
     for node in graph.node:
-        if is_control(node, *names):
+        if is_onnx_operator(node, *names):
             return True
         if node.attribute and any(
             has_control_operator(body, *names) for body in node_subgraphs(node)
@@ -182,23 +188,23 @@ def has_control_operator(graph: Any, *names: str) -> bool:
     return False
 
 
-def refine(
-    graph: Any, provided: Mapping[str, int], grows: set[str], outer: Level | None = None
+def write_loop_shapes(
+    graph: Any, provided: Mapping[str, int], varying: set[str], outer: Level | None = None
 ) -> bool:
     """Write shapes inferred around and in loops, in place; return whether any changed.
 
     A value that a Loop carries has one shape if the body returns it with its initial shape;
-    `grows` collects the other ones. Everything inferred with such a shape is wrong.
+    `varying` collects the other ones. Everything inferred with such a shape is wrong.
     """
     if not has_control_operator(graph, "Loop"):
         return False
     enclosing = graph_level(graph, outer)
     changed = False
     for node in graph.node:
-        if is_control(node, "Loop") and body_of(node) is not None:
-            changed |= _refine_loop(node, enclosing, provided, grows)
+        if is_onnx_operator(node, "Loop") and subgraph_of_attribute(node) is not None:
+            changed |= _write_shapes_of_loop(node, enclosing, provided, varying)
         for body in node_subgraphs(node):
-            changed |= refine(body, provided, grows, enclosing)
+            changed |= write_loop_shapes(body, provided, varying, enclosing)
     return changed
 
 
@@ -211,7 +217,7 @@ def varying_loop_values(graph: Any) -> set[str]:
     """Return the keys of carried values whose shape may differ between runs of their Loop."""
     unproven_loops = set()
     for node in graph.node:
-        body = body_of(node) if is_control(node, "Loop") else None
+        body = subgraph_of_attribute(node) if is_onnx_operator(node, "Loop") else None
         inside = graph_value_types(body) if body is not None else {}
         for value, result in zip(body.input[2:], body.output[1:], strict=False) if body else ():
             came, gave = shape_from_proto(value.type), inside.get(result.name)
@@ -222,16 +228,16 @@ def varying_loop_values(graph: Any) -> set[str]:
     return unproven_loops
 
 
-def _refine_loop(
-    node: Any, enclosing: Level, provided: Mapping[str, int], grows: set[str]
+def _write_shapes_of_loop(
+    node: Any, enclosing: Level, provided: Mapping[str, int], varying: set[str]
 ) -> bool:
     """Write known types of a Loop's carried values and results; return whether any changed."""
-    body = body_of(node)
+    body = subgraph_of_attribute(node)
     carried = max(len(node.input) - 2, 0)
     changed = False
     for value, kind in zip(body.input[:2], (_INT64, _BOOL), strict=False):
         if shape_from_proto(value.type) is None:  # the counter and the condition
-            put(value.type, (), kind)
+            write_tensor_type(value.type, (), kind)
             changed = True
     inside = graph_value_types(body)
     for index, name in enumerate(node.input[2:]):
@@ -239,15 +245,15 @@ def _refine_loop(
             break
         value, result = body.input[index + 2], inside.get(body.output[index + 1].name)
         came, gave = enclosing.shapes.get(name), result.shape if result else None
-        if loop_value_key(node, value) in grows or came is None:
+        if loop_value_key(node, value) in varying or came is None:
             continue
         if shape_from_proto(value.type) is None:
-            put(value.type, came, 0)
+            write_tensor_type(value.type, came, 0)
             # as long as nothing speaks against it, the next loop may start from it, too
             declare_output_shape(enclosing, node.output, index, came, 0)
             changed = True
         elif gave is not None and gave != came:
-            grows.add(loop_value_key(node, value))
+            varying.add(loop_value_key(node, value))
             changed = True
         elif gave is not None:
             changed |= declare_output_shape(
@@ -272,18 +278,18 @@ def declare_output_shape(
     values = (*enclosing.graph.value_info, *enclosing.graph.output)
     declared = [value for value in values if value.name == name]  # an output may stand in both
     for value in declared or (enclosing.graph.value_info.add(name=name),):
-        put(value.type, shape, dtype)
+        write_tensor_type(value.type, shape, dtype)
     enclosing.shapes[name] = shape
     return True
 
 
-def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
+def levels_of_all_graphs(graph: Any, outer: Level | None = None) -> Iterator[Level]:
     """Yield a graph, and then each graph nested in it, with what is known in it."""
     enclosing = graph_level(graph, outer)
     yield enclosing
     for node in graph.node:
         for body in node_subgraphs(node):
-            yield from levels(body, enclosing)
+            yield from levels_of_all_graphs(body, enclosing)
 
 
 # What a caller says about control flow: how often a body runs, and which branch counts.
@@ -294,12 +300,12 @@ _Said = TypeVar("_Said", int, str)
 Names = dict[str, str]
 
 
-def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def name_nodes_with_bodies(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Return (key, node) of each node with bodies, and set the name of the node in place.
 
     `graphs` are that of the model and those of functions, each with the prefix of its node keys.
     """
-    return [stored for prefix, graph in graphs for stored in _holders(graph, prefix)]
+    return [stored for prefix, graph in graphs for stored in _nodes_with_bodies(graph, prefix)]
 
 
 def control_by_node_name(
@@ -313,9 +319,9 @@ def control_by_node_name(
     loops: Names = {}
     choices: Names = {}
     for key, node in stored:
-        if is_control(node, *LOOPS):
+        if is_onnx_operator(node, *LOOPS):
             loops |= {node.name: node.name, key: node.name}
-        elif is_control(node, "If"):
+        elif is_onnx_operator(node, "If"):
             choices |= {node.name: node.name, key: node.name}
     for name, count in control.trips.items():
         if count < 0:
@@ -348,7 +354,7 @@ def _resolve_control_names(
     return {names[name]: value for name, value in provided.items()}
 
 
-def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+def _nodes_with_bodies(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield (key, node) of all nodes with bodies, at any depth, and set their names in place."""
     for number, node in enumerate(graph.node):
         inner = node_subgraphs(node)
@@ -356,7 +362,7 @@ def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             node.name = onnx_node_label(node, number)
             yield f"{prefix}{node.name}", node
         for body in inner:
-            yield from _holders(body, f"{prefix}{node.name}/")
+            yield from _nodes_with_bodies(body, f"{prefix}{node.name}/")
 
 
 # The branch of an If that runs, where that is known, and what its results look like.
@@ -369,7 +375,7 @@ def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> s
     if node.name in branches:
         side = branches[node.name].removeprefix(RAN)
         return "" if side == "sum" else f"{side}_branch"
-    condition = scalar(enclosing.values.get(node.input[0])) if node.input else None
+    condition = single_integer(enclosing.values.get(node.input[0])) if node.input else None
     return "" if condition is None else BRANCHES[0 if condition else 1]
 
 
@@ -385,8 +391,8 @@ def write_chosen_branch_shapes(
     enclosing = graph_level(graph, outer)
     changed = False
     for node in graph.node:
-        chosen = active_branch(node, enclosing, branches) if is_control(node, "If") else ""
-        body = body_of(node, chosen) if chosen else None
+        chosen = active_branch(node, enclosing, branches) if is_onnx_operator(node, "If") else ""
+        body = subgraph_of_attribute(node, chosen) if chosen else None
         inside = graph_value_types(body) if body is not None else {}
         for index, result in enumerate(body.output if body is not None else ()):
             known_result = inside.get(result.name)

@@ -17,8 +17,8 @@ import msgspec
 from crossflops.frontends.onnx.parameters import WEIGHTS, Size, nodes_outside_functions
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Module, Parameter
-from crossflops.operators.float_forms import float_form
-from crossflops.operators.original_names import without_fusions
+from crossflops.operators.float_forms import float_operator_name
+from crossflops.operators.original_names import without_fusion_suffixes
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 _ITEM = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
@@ -101,7 +101,7 @@ _WEIGHT = re.compile(r"\.weight(_quantized|_transposed)*$")
 
 def _weight_layer_class(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
     """Return the class of a PyTorch layer that has a weight like this one, or "" if unknown."""
-    form = float_form(node.op_type)
+    form = float_operator_name(node.op_type)
     shape = specs[weight].shape if weight in specs else None
     if form not in _LAYERS or shape is None or not _WEIGHT.search(weight):
         return ""
@@ -137,7 +137,7 @@ def _place_from_weight(
     return None
 
 
-def _is_path_of_stored(spec: TensorSpec) -> bool:
+def _has_dotted_stored_name(spec: TensorSpec) -> bool:
     """Return whether a tensor is stored and its name is a dotted path, such as "fc.weight"."""
     return spec.role in ("parameter", "constant") and _PATH.fullmatch(spec.name) is not None
 
@@ -159,7 +159,7 @@ def _vectors_of_several_nodes(
     }
 
 
-def _find_places(
+def _places_from_names_or_weights(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> list[NodePlace]:
     """Return each node's module: by the node's name, otherwise by the name of its weight.
@@ -167,17 +167,17 @@ def _find_places(
     A name with a "/" says that a node is in the root.
     """
     named = [place_from_name(node.name) for node in nodes]
-    if not any(_is_path_of_stored(spec) for spec in specs.values()):
+    if not any(_has_dotted_stored_name(spec) for spec in specs.values()):
         return named
     shared = _vectors_of_several_nodes(nodes, specs, sources)
     known = [
         index
-        if index.chain or "/" in without_fusions(node.name)
+        if index.chain or "/" in without_fusion_suffixes(node.name)
         else _place_from_weight(node, specs, sources, shared)
         for node, index in zip(nodes, named, strict=True)
     ]
     if None in known:
-        _place_by_bias(nodes, known, specs, sources)
+        _set_places_by_bias(nodes, known, specs, sources)
     return [index or NodePlace(()) for index in known]
 
 
@@ -185,7 +185,7 @@ _VIEWS = ("DequantizeLinear", "Reshape", "Transpose")
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "Cast", "Mul")
 
 
-def _complete_places(
+def _places_with_notes_first(
     nodes: Sequence[Any],
     placed: list[NodePlace | None],
     specs: Mapping[str, TensorSpec],
@@ -201,7 +201,7 @@ def _complete_places(
         _place_from_weight(node, specs, sources, shared) if index is None else index
         for node, index in zip(nodes, placed, strict=True)
     ]
-    _place_by_bias(nodes, known, specs, sources)
+    _set_places_by_bias(nodes, known, specs, sources)
     makers: dict[str, NodePlace] = {}
     for at, node in enumerate(nodes):
         index = known[at]
@@ -212,7 +212,7 @@ def _complete_places(
     return [index or NodePlace(()) for index in known]
 
 
-def _place_by_bias(
+def _set_places_by_bias(
     nodes: Sequence[Any],
     known: list[NodePlace | None],
     specs: Mapping[str, TensorSpec],
@@ -226,7 +226,8 @@ def _place_by_bias(
     adding: set[int] = {
         at
         for at, node in enumerate(nodes)
-        if float_form(node.op_type) == "Add" and _has_stored_operands(node, specs, sources)
+        if float_operator_name(node.op_type) == "Add"
+        and _has_stored_operands(node, specs, sources)
     }
     for at in reversed(range(len(nodes))):
         node, users = (
@@ -239,7 +240,9 @@ def _place_by_bias(
         if node.op_type in _QUANTIZERS:
             known[at] = index
             adding.add(at)
-        elif float_form(node.op_type) in _PRODUCTS and _has_stored_operands(node, specs, sources):
+        elif float_operator_name(node.op_type) in _PRODUCTS and _has_stored_operands(
+            node, specs, sources
+        ):
             known[at] = _place_of_path(index.path, "", _LAYERS["MatMul"][0])
 
 
@@ -305,7 +308,7 @@ def place_from_name(name: str) -> NodePlace:
     keeps TensorFlow's names and appends counters.
     """
     path, chain = "", []
-    for part in without_fusions(name).split("/")[:-1]:
+    for part in without_fusion_suffixes(name).split("/")[:-1]:
         word = _COUNTER.sub("", part)
         if word in _DROPPED:
             continue
@@ -325,8 +328,8 @@ def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[N
     sources = _sources_by_result(nodes, specs)
     noted = _deduplicate_values(place_from_notes(node, specs, sources) for node in nodes)
     if any(index is not None for index in noted):
-        return _deduplicate_values(_complete_places(nodes, noted, specs, sources))
-    return _deduplicate_values(_find_places(nodes, specs, sources))
+        return _deduplicate_values(_places_with_notes_first(nodes, noted, specs, sources))
+    return _deduplicate_values(_places_from_names_or_weights(nodes, specs, sources))
 
 
 def _deduplicate_values(values: Iterable[_P]) -> list[_P]:

@@ -33,7 +33,7 @@ from crossflops.ir.graph import (
     TensorSpec,
 )
 from crossflops.load.order import node_subgraphs, onnx_node_label
-from crossflops.load.payload import wrong_dims
+from crossflops.load.payload import tensor_dims_problem
 from crossflops.load.protobuf import parse_model_proto
 
 KEY = "crossflops.operations"  # in the metadata of the model
@@ -124,7 +124,7 @@ def _groups_by_operation(nodes: Iterable[Node]) -> Iterator[list[Node]]:
     """Yield the nodes in groups, one for each framework operation that they were written for."""
     groups: dict[str, list[Node]] = {}
     for node in nodes:
-        if not node.stands_for_itself:
+        if not node.is_operation_of_model:
             groups.setdefault(node.conversion.written_for or node.key, []).append(node)
         else:
             for body in node.bodies:
@@ -195,23 +195,23 @@ def _has_possible_shapes(notes: OperationNotes) -> bool:
         row for known in notes.operations.values() for stored in known.values() for row in stored
     )
     shapes = (tensor.shape for row in rows for tensor in (*row.inputs, *row.outputs) if tensor)
-    return not any(wrong_dims(shape) for shape in shapes if shape is not None)
+    return not any(tensor_dims_problem(shape) for shape in shapes if shape is not None)
 
 
-def stand_for_noted(
-    graph: Graph, notes: OperationNotes, alone: Graph | None = None
+def with_noted_operations(
+    graph: Graph, notes: OperationNotes, without_run: Graph | None = None
 ) -> tuple[Graph, str]:
     """Return the graph with the noted operations at its nodes, and a warning ("" if none).
 
-    The first node that an output depends on has the cost of all. `alone` is the graph without
-    observed sizes, which change no node. Returns the graph, and a sentence about operations whose
-    nodes have changed since, "" where there are none.
+    The first node that an output depends on has the cost of all. `without_run` is the graph
+    without observed sizes, which change no node. Returns the graph, and a sentence about
+    operations whose nodes have changed since, "" where there are none.
     """
     walk = _NotedWalk(notes)
-    nodes = walk.place_operations((alone or graph).nodes)
+    nodes = walk.place_operations((without_run or graph).nodes)
     altered = [number for number in notes.operations if number not in walk.numbers]
     altered = list(dict.fromkeys((*altered, *walk.altered)))
-    if alone is not None:
+    if without_run is not None:
         nodes = _NotedWalk(notes, trusted=walk.numbers.difference(altered)).place_operations(
             graph.nodes
         )
@@ -286,13 +286,13 @@ class _NotedWalk:
 
     def _with_bodies(self, node: Node) -> Node:
         """Return a node without an own operation, with those of the nodes in its bodies."""
-        bodies = tuple(map(self._body, node.bodies))
+        bodies = tuple(map(self._place_operations_in_body, node.bodies))
         same = all(new is old for new, old in zip(bodies, node.bodies, strict=True))
         if same and node.conversion == NO_CONVERSION:
             return node
         return msgspec.structs.replace(node, bodies=bodies, conversion=NO_CONVERSION)
 
-    def _body(self, body: Graph) -> Graph:
+    def _place_operations_in_body(self, body: Graph) -> Graph:
         """Return a body with the noted operations at its nodes; each body is copied once."""
         if id(body) not in self._bodies:
             nodes = self.place_operations(body.nodes)

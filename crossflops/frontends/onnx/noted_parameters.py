@@ -25,12 +25,12 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import hash_text, module_parameter_sizes
+from crossflops.frontends.converted import graph_parameter_fields, hash_text
 from crossflops.frontends.onnx.binding import warn_about_file
 from crossflops.frontends.onnx.modules import NodePlace
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Module, Parameter, Trace
-from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
+from crossflops.load.payload import ELEMENT_TYPES, tensor_dims_problem
 
 KEY = "crossflops.parameters"
 _VERSION = 1
@@ -67,7 +67,7 @@ class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
 
 def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
     """Return the notes to write into an ONNX file on the parameters of a counted model."""
-    stored = module_parameter_sizes(trace.modules)
+    stored = graph_parameter_fields(trace.modules)
     return ParameterNotes(
         version=_VERSION,
         tensors="",
@@ -111,7 +111,7 @@ def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]
             read.update(node.input)
             for attribute in node.attribute:
                 if attribute.HasField("t"):
-                    yield from _weight(attribute.t)
+                    yield from _weight_type_and_shape(attribute.t)
                 if attribute.HasField("g"):
                     levels.append(attribute.g)
                 levels += attribute.graphs
@@ -119,10 +119,10 @@ def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]
                     yield "float32", (len(attribute.floats),)
     for tensor in stored:
         if tensor.name in read:
-            yield from _weight(tensor)
+            yield from _weight_type_and_shape(tensor)
 
 
-def _weight(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _weight_type_and_shape(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield (element type, shape) of a stored tensor if it is a weight of several elements."""
     dtype, shape = ELEMENT_TYPES.get(tensor.data_type, ""), tuple(tensor.dims)
     if dtype.startswith(_KINDS) and prod(shape) > 1:
@@ -159,7 +159,7 @@ def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
 def _is_possible(notes: ParameterNotes) -> bool:
     """Return whether the noted counts are not negative and the noted shapes are valid."""
     shapes = (row.shape for module in notes.modules for row in module.parameters)
-    return min(*notes.packed, notes.idle) >= 0 and not any(map(wrong_dims, shapes))
+    return min(*notes.packed, notes.idle) >= 0 and not any(map(tensor_dims_problem, shapes))
 
 
 def parameter_places(notes: ParameterNotes) -> list[NodePlace]:
@@ -167,7 +167,7 @@ def parameter_places(notes: ParameterNotes) -> list[NodePlace]:
     return [NodePlace(((row.path, row.class_name),)) for row in notes.modules]
 
 
-def with_noted(
+def with_noted_parameters(
     graph: Graph, modules: tuple[Module, ...], notes: ParameterNotes
 ) -> tuple[Graph, tuple[Module, ...]]:
     """Return the graph and the table of modules of a file, both with the noted parameters."""
@@ -179,7 +179,7 @@ def with_noted(
     modules = tuple(
         msgspec.structs.replace(row, params=tuple(by_path.get(row.path, ()))) for row in modules
     )
-    stored = module_parameter_sizes(modules)
+    stored = graph_parameter_fields(modules)
     elements, nbytes = notes.packed
     sized = msgspec.structs.replace(
         graph,

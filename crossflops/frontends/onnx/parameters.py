@@ -55,18 +55,18 @@ PACKED_WEIGHTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 def _attribute_product(first: str, second: str) -> Callable[[Node, int], int]:
     """Return a function that gives the product of two attributes of a node: its weights."""
 
-    def count(node: Node, _place: int) -> int:
+    def attribute_product(node: Node, _place: int) -> int:
         """Return the product of the two attributes of a node, or 0 if one is not an integer."""
         rows, columns = node.attrs.get(first), node.attrs.get(second)
         return rows * columns if isinstance(rows, int) and isinstance(columns, int) else 0
 
-    return count
+    return attribute_product
 
 
-def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
+def _counter_of_packed_weights(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
     """Return a function that gives the number of weights packed in a node's uint8 input."""
 
-    def count(node: Node, index: int) -> int:
+    def count_weights_in_bytes(node: Node, index: int) -> int:
         """Return the number of weights packed in an input of a node, or 0 if it is not packed."""
         spec = node.inputs[index] if index < len(node.inputs) else None
         width = bits(node)
@@ -74,18 +74,18 @@ def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int
             return 0
         return prod(spec.shape) * 8 // width
 
-    return count
+    return count_weights_in_bytes
 
 
 def _bit_width_reader(name: str, default: int) -> Callable[[Node], int]:
     """Return a function that gives the bits of one weight, from a node's attribute."""
 
-    def read(node: Node) -> int:
+    def bit_width(node: Node) -> int:
         """Return the number of bits of one weight, from a node's attribute or by default."""
         value = node.attrs.get(name, default)
         return value if isinstance(value, int) else default
 
-    return read
+    return bit_width
 
 
 def _expert_bits(node: Node) -> int:
@@ -102,7 +102,7 @@ def _fp4_weight_count(node: Node, _place: int) -> int:
     return data.shape[-1] * out.shape[-1]
 
 
-_EXPERTS = _elements_in_bytes(_expert_bits)
+_EXPERTS = _counter_of_packed_weights(_expert_bits)
 # Operator and input -> how many weights are packed in it.
 _COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType(
     {
@@ -116,8 +116,8 @@ _COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType
             (("MatMulNBitsMlp", 3), ("MatMulNBitsMlp", 6)), _attribute_product("N", "K")
         ),
         ("MatMulFpQ4", 1): _fp4_weight_count,
-        ("MatMulBlockQuantizedFp4Weight", 1): _elements_in_bytes(lambda _: 4),
-        ("GatherBlockQuantized", 0): _elements_in_bytes(_bit_width_reader("bits", 4)),
+        ("MatMulBlockQuantizedFp4Weight", 1): _counter_of_packed_weights(lambda _: 4),
+        ("GatherBlockQuantized", 0): _counter_of_packed_weights(_bit_width_reader("bits", 4)),
         **dict.fromkeys((("QMoE", 2), ("QMoE", 5), ("QMoE", 8)), _EXPERTS),
     }
 )
@@ -279,7 +279,9 @@ def _node_weight_sizes(
         spec = node.inputs[index] if index < len(node.inputs) else None
         if spec is not None and _may_be_weight(node, spec):
             sizes = input_weight_count(node, index)
-            own_sizes |= _roots(spec, makers, roots_taken, sizes, node.op.type in _INTEGER)
+            own_sizes |= _source_tensor_sizes(
+                spec, makers, roots_taken, sizes, node.op.type in _INTEGER
+            )
     return own_sizes
 
 
@@ -316,7 +318,7 @@ def _call_weight_sizes(
     for index in taken:
         spec = node.inputs[index]
         if spec is not None:
-            sizes |= _roots(spec, makers, roots_taken, 0, True)
+            sizes |= _source_tensor_sizes(spec, makers, roots_taken, 0, True)
     return sizes
 
 
@@ -325,7 +327,7 @@ def _may_be_weight(node: Node, spec: TensorSpec) -> bool:
     return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
 
 
-def _roots(
+def _source_tensor_sizes(
     spec: TensorSpec, makers: Mapping[str, Node], roots_taken: set[str], packed: int, full: bool
 ) -> dict[str, Size]:
     """Return by name the sizes of the stored tensors that a constant value is computed from.

@@ -14,13 +14,13 @@ from crossflops.frontends.onnx.graph import (
     Reading,
     build_graph,
     check_operands,
-    with_size,
-    without_notes,
+    take_module_notes,
+    with_weight_size,
 )
-from crossflops.frontends.onnx.liveness import leave_out_dead, mark_dead
+from crossflops.frontends.onnx.liveness import mark_dead_nodes, without_dead_nodes
 from crossflops.frontends.onnx.modules import NodePlace, build_module_table, with_parameters
 from crossflops.frontends.onnx.parameters import ARGUMENT, Size, weight_sizes_by_node
-from crossflops.frontends.onnx.remarks import warn_of_empty, warn_of_newer
+from crossflops.frontends.onnx.remarks import warn_of_empty_tensors, warn_of_newer_opsets
 from crossflops.frontends.onnx.shapes import ImpossibleShapeError, InferenceRequest, infer_shapes
 from crossflops.frontends.onnx.types import Type
 from crossflops.frontends.passes import (
@@ -30,7 +30,7 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.frontends.quantization import mark_value_storage
 from crossflops.ir.graph import Graph
@@ -90,11 +90,11 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
 def file_snapshot(state: FileReading) -> Snapshot:
     """Return the nodes of the graph, or of the model before there is one, for the log."""
     if state.graph is not None or state.model is None:
-        return look_at(state.graph, state.trace)
-    from crossflops.frontends.logged_nodes import nodes_of_proto
+        return take_snapshot(state.graph, state.trace)
+    from crossflops.frontends.logged_nodes import proto_nodes_for_log
 
-    nodes = dict(nodes_of_proto(state.model.graph))
-    return Snapshot(nodes, look_at(None, state.trace).values)
+    nodes = dict(proto_nodes_for_log(state.model.graph))
+    return Snapshot(nodes, take_snapshot(None, state.trace).values)
 
 
 def _replace_reading_fields(state: FileReading, **fields: Any) -> FileReading:
@@ -152,11 +152,11 @@ def _read_notes(state: FileReading) -> FileReading:
     )
 
 
-def _bind(state: FileReading) -> FileReading:
+def _bind_sizes(state: FileReading) -> FileReading:
     """Return the state with the caller's sizes bound to the model's inputs."""
     graph, file = state.model.graph, state.file
     before = _input_size_declarations(graph)
-    bound = binding.bind(graph, file.dims, file.specs, file.path)
+    bound = binding.bind_input_sizes(graph, file.dims, file.specs, file.path)
     return _replace_reading_fields(
         state,
         bound=bound,
@@ -171,7 +171,7 @@ def _input_size_declarations(graph: Any) -> list[list[int | None]]:
             dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
             for dim in value.type.tensor_type.shape.dim
         ]
-        for value in binding.model_inputs(graph)
+        for value in binding.inputs_given_by_caller(graph)
     ]
 
 
@@ -185,7 +185,7 @@ def _is_declared_size(declared: int | None, bound: int | None) -> bool:
     return declared in (None, bound)
 
 
-def _raise_version(state: FileReading) -> FileReading:
+def _raise_ir_version(state: FileReading) -> FileReading:
     """Return the state with an IR version in which initializers need not be inputs.
 
     onnxruntime allows them in any version.
@@ -197,13 +197,13 @@ def _raise_version(state: FileReading) -> FileReading:
 def _read_opsets(state: FileReading) -> FileReading:
     """Return the state with the model's operator set versions; warn if onnx is older."""
     opset = {imported.domain: imported.version for imported in state.model.opset_import}
-    warn_of_newer(state.file.path, opset)
+    warn_of_newer_opsets(state.file.path, opset)
     return _replace_reading_fields(state, opset=opset)
 
 
 def _inline_file_functions(state: FileReading) -> FileReading:
     """Return the state with local functions inlined, or noted as separate if too large."""
-    model, local = state.model, functions.local(state.model)
+    model, local = state.model, functions.local_functions(state.model)
     separate = bool(local) and not (
         state.file.inlined and functions.size_after_inlining(model, local) <= functions.LIMIT
     )
@@ -211,23 +211,23 @@ def _inline_file_functions(state: FileReading) -> FileReading:
     return _replace_reading_fields(state, local=local, apart=separate, editions=editions)
 
 
-def _name_control(state: FileReading) -> FileReading:
+def _resolve_control_options(state: FileReading) -> FileReading:
     """Return the state with the caller's loop counts and branches by node name."""
-    stored = loops.holders(_graphs(state))
+    stored = loops.name_nodes_with_bodies(_graphs_with_name_prefix(state))
     asked = loops.control_by_node_name(stored, state.file.control)
     return _replace_reading_fields(
         state, wanted=InferenceRequest(*asked, flat=not (stored or state.apart))
     )
 
 
-def _graphs(state: FileReading) -> Iterator[tuple[str, Any]]:
+def _graphs_with_name_prefix(state: FileReading) -> Iterator[tuple[str, Any]]:
     """Yield (prefix of node names, graph): the main graph, and local functions not inlined."""
     yield "", state.model.graph
     if state.apart:
         yield from ((f"{function.name}/", function) for function in state.local.values())
 
 
-def _add_observed(state: FileReading) -> FileReading:
+def _add_observed_control(state: FileReading) -> FileReading:
     """Return the state with the loop counts and branches of an observed run, if any."""
     if state.file.seen is None:
         return state
@@ -235,7 +235,7 @@ def _add_observed(state: FileReading) -> FileReading:
     return _replace_reading_fields(state, wanted=requested)
 
 
-def _call_functions(state: FileReading) -> FileReading:
+def _separate_large_functions(state: FileReading) -> FileReading:
     """Return the state with functions that are not inlined outside the model, for inference."""
     if not state.apart:
         return state
@@ -245,11 +245,11 @@ def _call_functions(state: FileReading) -> FileReading:
     }
     del state.model.functions[:]
 
-    def infer(unit: Any) -> tuple[Any, dict[str, Type]]:
+    def infer_function(unit: Any) -> tuple[Any, dict[str, Type]]:
         """Return a function's model with inferred shapes, and the types of its values by name."""
         return infer_shapes(unit, {}, nested, trusted=False)
 
-    nested = state.wanted._replace(calls=Calls(copies, state.opset, infer))
+    nested = state.wanted._replace(calls=Calls(copies, state.opset, infer_function))
     return _replace_reading_fields(state, wanted=nested, local={})
 
 
@@ -258,32 +258,32 @@ def _read_module_notes(state: FileReading) -> FileReading:
     if not state.wanted.flat:
         return state
     noted = state.operations is not None
-    return _replace_reading_fields(state, placed=without_notes(state.model.graph, noted))
+    return _replace_reading_fields(state, placed=take_module_notes(state.model.graph, noted))
 
 
 def _find_loops(state: FileReading) -> FileReading:
     """Return the state with the file's Loop nodes, if tools are to see them as one node each."""
     if state.file.inlined:
         return state
-    from crossflops.frontends.onnx.kept import loops_of  # of tools alone
+    from crossflops.frontends.onnx.kept import loop_nodes_by_name  # of tools alone
 
-    return _replace_reading_fields(state, loops=loops_of(state.model.graph))
+    return _replace_reading_fields(state, loops=loop_nodes_by_name(state.model.graph))
 
 
 def _infer_file_shapes(state: FileReading) -> FileReading:
     """Return the state with the shape of each value. Raises ImpossibleShapeError."""
-    ran = shapes.types(state.file.seen)
+    ran = shapes.types_of_run(state.file.seen)
     try:
         inferred, types = infer_shapes(state.model, state.bound, state.wanted, state.kept, ran)
     except ImpossibleShapeError as error:
-        check_operands(error.key, error.node, error.types, _reading(state))
+        check_operands(error.key, error.node, error.types, _graph_reading(state))
         raise
     # in place: the functions that are apart have the same table
     state.opset.update((stored.domain, stored.version) for stored in inferred.opset_import)
     return _replace_reading_fields(state, model=inferred, types=types)
 
 
-def _reading(state: FileReading) -> Reading:
+def _graph_reading(state: FileReading) -> Reading:
     """Return the facts of the state with which a graph is built."""
     noted = state.operations is not None
     return Reading(state.opset, state.editions, *state.wanted, noted=noted)
@@ -297,7 +297,7 @@ def _build_file_graph(state: FileReading) -> FileReading:
     model = state.model
     name = model.graph.name or Path(state.file.path).stem
     graph, placed = build_graph(
-        model, state.types, name, state.bound, _reading(state), state.placed
+        model, state.types, name, state.bound, _graph_reading(state), state.placed
     )
     return _replace_reading_fields(
         state,
@@ -305,7 +305,7 @@ def _build_file_graph(state: FileReading) -> FileReading:
         types={},
         graph=graph,
         placed=placed,
-        inputs=[tensor.name for tensor in binding.model_inputs(model.graph)],
+        inputs=[tensor.name for tensor in binding.inputs_given_by_caller(model.graph)],
         results=[output.name for output in model.graph.output],
     )
 
@@ -331,13 +331,13 @@ def _count_file_parameters(state: FileReading) -> FileReading:
     """Return the state with the weights of each node, and their sum in the graph."""
     weights = weight_sizes_by_node(state.current_graph.nodes)
     return _replace_reading_fields(
-        state, weights=weights, graph=with_size(state.current_graph, weights)
+        state, weights=weights, graph=with_weight_size(state.current_graph, weights)
     )
 
 
 def _warn_of_empty_results(state: FileReading) -> FileReading:
     """Return the state unchanged; warn if the graph has values without elements."""
-    warn_of_empty(state.file.path, state.current_graph)
+    warn_of_empty_tensors(state.file.path, state.current_graph)
     return state
 
 
@@ -347,26 +347,29 @@ def _list_modules(state: FileReading) -> FileReading:
     if state.notes is None:
         modules = with_parameters(build_module_table(placed, graph.name), graph, state.weights)
     else:
-        from crossflops.frontends.onnx.noted_parameters import parameter_places, with_noted
+        from crossflops.frontends.onnx.noted_parameters import (
+            parameter_places,
+            with_noted_parameters,
+        )
 
         rows = build_module_table([*placed, *parameter_places(state.notes)], graph.name)
-        graph, modules = with_noted(graph, rows, state.notes)
+        graph, modules = with_noted_parameters(graph, rows, state.notes)
     trace = msgspec.structs.replace(state.trace, modules=modules)
     return _replace_reading_fields(state, graph=graph, trace=trace)
 
 
-def _mark_dead(graph: Graph, state: FileReading) -> Graph:
+def _mark_unused_nodes(graph: Graph, state: FileReading) -> Graph:
     """Return the graph with marks on nodes that no output depends on, if there may be any."""
-    return mark_dead(graph, state.results) if state.has_dead else graph
+    return mark_dead_nodes(graph, state.results) if state.has_dead else graph
 
 
 def _apply_operation_notes(graph: Graph, state: FileReading) -> Graph:
     """Return the graph with the noted operations, which are counted instead of their nodes."""
     if state.operations is None:
         return graph
-    from crossflops.frontends.onnx.noted_operations import stand_for_noted
+    from crossflops.frontends.onnx.noted_operations import with_noted_operations
 
-    graph, sentence = stand_for_noted(graph, state.operations, state.alone)
+    graph, sentence = with_noted_operations(graph, state.operations, state.alone)
     if sentence and state.file.inlined:  # of what tools see it was said before
         binding.warn_about_file(state.file.path, sentence)
     return graph
@@ -376,9 +379,9 @@ def _restore_loops(graph: Graph, state: FileReading) -> Graph:
     """Return the graph with one node for each unrolled loop, if tools are to see it so."""
     if state.loops is None:
         return graph
-    from crossflops.frontends.onnx.kept import with_loops
+    from crossflops.frontends.onnx.kept import with_restored_loops
 
-    return with_loops(graph, state.loops)
+    return with_restored_loops(graph, state.loops)
 
 
 def _with_and_without_run(
@@ -400,16 +403,16 @@ def _mark_decisions(graph: Graph, state: FileReading) -> Graph:
     return shapes.mark_dependent_nodes(graph, state.alone) if state.alone is not None else graph
 
 
-def _leave_out_dead(graph: Graph, state: FileReading) -> Graph:
+def _leave_out_unused_nodes(graph: Graph, state: FileReading) -> Graph:
     """Return the graph without its dead nodes."""
-    return leave_out_dead(graph)
+    return without_dead_nodes(graph)
 
 
 _INFER: Passes[FileReading] = (
     Pass("read model", _read_file_model, ensures=fact_set(READ, WRITTEN)),
     Pass("read notes", _read_notes, fact_set(WRITTEN), fact_set(NOTES)),
-    Pass("bind inputs", _bind, fact_set(READ), fact_set(BOUND)),
-    Pass("raise version", _raise_version, fact_set(READ), fact_set(LATER_IR)),
+    Pass("bind inputs", _bind_sizes, fact_set(READ), fact_set(BOUND)),
+    Pass("raise version", _raise_ir_version, fact_set(READ), fact_set(LATER_IR)),
     Pass("read opsets", _read_opsets, fact_set(WRITTEN), fact_set(OPSETS)),
     Pass(
         "inline functions",
@@ -418,9 +421,11 @@ _INFER: Passes[FileReading] = (
         fact_set(FUNCTIONS),
         ends=fact_set(WRITTEN),
     ),
-    Pass("name control", _name_control, fact_set(FUNCTIONS), fact_set(CONTROL)),
-    Pass("add observed control", _add_observed, fact_set(CONTROL), fact_set(OBSERVED)),
-    Pass("call functions", _call_functions, fact_set(OPSETS, OBSERVED), fact_set(CALLED)),
+    Pass("name control", _resolve_control_options, fact_set(FUNCTIONS), fact_set(CONTROL)),
+    Pass("add observed control", _add_observed_control, fact_set(CONTROL), fact_set(OBSERVED)),
+    Pass(
+        "call functions", _separate_large_functions, fact_set(OPSETS, OBSERVED), fact_set(CALLED)
+    ),
     Pass("take notes of modules", _read_module_notes, fact_set(NOTES, CONTROL), fact_set(PLACED)),
     Pass("find whole loops", _find_loops, fact_set(FUNCTIONS), fact_set(LOOPS)),
     Pass(
@@ -447,7 +452,7 @@ _BUILD: Passes[FileReading] = (
     Pass("count parameters", _count_file_parameters, fact_set(STORED), fact_set(SIZED)),
     Pass("warn of empty results", _warn_of_empty_results, fact_set(CONSTANT), fact_set(WARNED)),
     Pass("list modules", _list_modules, fact_set(NOTES, SIZED), fact_set(MODULES)),
-    Pass("mark dead", _file_graph_rewrite(_mark_dead), fact_set(GRAPH), fact_set(DEAD)),
+    Pass("mark dead", _file_graph_rewrite(_mark_unused_nodes), fact_set(GRAPH), fact_set(DEAD)),
     Pass(
         "restore loops",
         _file_graph_rewrite(_restore_loops),
@@ -473,7 +478,7 @@ PIPELINE = Pipeline(
         ),
         Pass(
             "leave out dead",
-            _file_graph_rewrite(_leave_out_dead),
+            _file_graph_rewrite(_leave_out_unused_nodes),
             fact_set(DECIDED, MEANT),
             fact_set(ALIVE),
         ),

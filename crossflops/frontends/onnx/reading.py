@@ -12,14 +12,14 @@ from crossflops.ir.graph import Control, Graph
 from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Setting, Trace
 from crossflops.load import beside, decode_onnx_model, read_onnx_model
-from crossflops.load.protobuf import decode_error, parse_model_proto
+from crossflops.load.protobuf import parse_model_proto, protobuf_decode_error_class
 
 _REPORT = (
     "the conversion to ONNX failed, not the model: please report it, with a model that shows it"
 )
 
 
-def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+def normalize_onnx_file(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     """Return the graph of a file, and a trace with its modules but without calls.
 
     Modules come from the notes of torch.onnx, otherwise from node names with slashes, otherwise
@@ -58,7 +58,7 @@ def normalize_written_model(
     """Return the graph and the trace of a model that was written for a file of another format.
 
     `read` returns the checked model once, and no one else holds it; `file` names the file, and
-    has the caller's sizes. Raises as `normalize`.
+    has the caller's sizes. Raises as `normalize_onnx_file`.
     """
     return _normalize_model(read, file, setting, has_dead=True)
 
@@ -90,7 +90,7 @@ def _normalize_model(
     trace = Trace(calls=(), modules=(), setting=setting)
     try:
         made = PIPELINE.run(FileReading(read=model, file=file, trace=trace, has_dead=has_dead))
-    except (RecursionError, decode_error()) as error:
+    except (RecursionError, protobuf_decode_error_class()) as error:
         message = "functions, loops and branches are nested too deeply"
         raise TargetError(message, "inline the functions with onnx.inliner") from error
     return made.current_graph, made.trace

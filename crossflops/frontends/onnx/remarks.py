@@ -11,7 +11,7 @@ from crossflops.operators import find_operator_rule
 _MOST = 5  # results that are named
 
 
-def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
+def warn_of_newer_opsets(path: str, opset: Mapping[str, int]) -> None:
     """Warn if an operator set of the file is newer than the installed onnx knows."""
     for domain, version in opset.items():
         last = newest_operator_version(domain)
@@ -24,7 +24,7 @@ def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
             )
 
 
-def warn_of_empty(path: str, graph: Graph) -> None:
+def warn_of_empty_tensors(path: str, graph: Graph) -> None:
     """Warn of inputs without elements, and of results without elements from other inputs."""
     for spec in graph.inputs:
         if _has_no_elements(spec):
@@ -62,7 +62,7 @@ def _can_run(node: Node) -> bool:
     known = find_operator_rule(node.op)
     try:
         if known is not None:
-            known.check(node)
+            known.check_operands(node)
     except OperandError:
         return False
     return True

@@ -21,29 +21,29 @@ from crossflops.frontends.onnx.inference import (
 from crossflops.frontends.onnx.loops import (
     RAN,
     has_control_operator,
-    is_control,
-    levels,
+    is_onnx_operator,
+    levels_of_all_graphs,
     loop_value_key,
-    refine,
     varying_loop_values,
     write_chosen_branch_shapes,
+    write_loop_shapes,
 )
-from crossflops.frontends.onnx.stand_ins import has_foreign_operator, opset_of
+from crossflops.frontends.onnx.stand_ins import has_operator_without_inference, substitute_opset
 from crossflops.frontends.onnx.types import (
     Type,
     graph_value_types,
     is_tensor_type,
-    put,
+    remove_shape,
     shape_from_proto,
-    type_of,
-    unset,
+    tensor_type,
+    write_tensor_type,
 )
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
 from crossflops.load.order import node_subgraphs, onnx_node_label
-from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
-from crossflops.load.protobuf import infers
-from crossflops.load.reader import location
+from crossflops.load.payload import ELEMENT_TYPES, tensor_dims_problem
+from crossflops.load.protobuf import has_own_shape_inference
+from crossflops.load.reader import external_data_file
 
 # Inference in rounds: what one finds out about loops, the next one starts from.
 
@@ -64,56 +64,66 @@ class InferenceRequest(NamedTuple):
     flat: bool = False
 
 
-def infer_and_unroll(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
-    """Return the model with inferred shapes and unrolled loops, and the varying values of loops.
+class UnrolledModel(NamedTuple):
+    """A model with inferred shapes, and the values of its loops whose shape varies between runs.
 
-    Returns the model and the loop-carried values whose shape varies between iterations.
+    `varying` are keys of `loop_value_key`.
     """
+
+    model: Any
+    varying: set[str]
+
+
+def infer_and_unroll(model: Any, requested: InferenceRequest) -> UnrolledModel:
+    """Return the model with inferred shapes and unrolled loops."""
     if requested.flat or (
         requested.calls is None and not has_control_operator(model.graph, "Loop", "If")
     ):
-        return _infer_whole_model(model, requested), set()
+        return UnrolledModel(_infer_whole_model(model, requested), set())
     from crossflops.frontends.onnx.unroll import (  # most have no loop
         Unrolling,
-        choosing_loops,
-        uneven_loops,
-        unroll,
+        loops_with_varying_branch,
+        loops_with_varying_shapes,
+        unroll_loops,
     )
 
-    inferred, grows = _infer_in_rounds(model, requested)
+    inferred, varying = _infer_in_rounds(model, requested)
     for _ in range(_DEEPEST):
-        sized = uneven_loops(inferred.graph, requested.trips, grows)
-        chosen = sized or choosing_loops(inferred.graph, requested.trips, requested.branches)
+        sized = loops_with_varying_shapes(inferred.graph, requested.trips, varying)
+        chosen = sized or loops_with_varying_branch(
+            inferred.graph, requested.trips, requested.branches
+        )
         version = next((opset.version for opset in model.opset_import if not opset.domain), 1)
         config = Unrolling(version, (requested.trips, requested.branches))
-        if not chosen or not unroll(model.graph, chosen, config, bool(sized)):
+        if not chosen or not unroll_loops(model.graph, chosen, config, bool(sized)):
             break
-        inferred, grows = _infer_in_rounds(model, requested)
-    return inferred, grows
+        inferred, varying = _infer_in_rounds(model, requested)
+    return UnrolledModel(inferred, varying)
 
 
-def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
-    """Return the model with inferred shapes, and the carried values of loops whose shape varies.
+def _infer_in_rounds(model: Any, requested: InferenceRequest) -> UnrolledModel:
+    """Return the model with inferred shapes, without unrolling.
 
-    As soon as one of these is found, everything inferred with its first shape is discarded.
+    As soon as a value is found whose shape varies between runs of its loop, everything inferred
+    with its first shape is discarded.
     """
-    grows: set[str] = set()
+    varying: set[str] = set()
     inferred = _infer_whole_model(model, requested)
     for _ in range(_ROUNDS):
-        before = len(grows)
-        changed = refine(inferred.graph, requested.trips, grows)
+        before = len(varying)
+        changed = write_loop_shapes(inferred.graph, requested.trips, varying)
         changed |= write_chosen_branch_shapes(inferred.graph, requested.branches)
         if requested.calls is not None:
-            changed |= requested.calls.refine(inferred.graph)
+            changed |= requested.calls.write_result_types(inferred.graph)
         if not changed:
-            grows |= varying_loop_values(inferred.graph)
-        if len(grows) > before:
+            varying |= varying_loop_values(inferred.graph)
+        if len(varying) > before:
             inferred = _infer_whole_model(model, requested)
         elif changed:
             inferred = _infer_whole_model(inferred, requested)
         else:
-            return inferred, grows
-    return _infer_whole_model(model, requested), grows
+            return UnrolledModel(inferred, varying)
+    return UnrolledModel(_infer_whole_model(model, requested), varying)
 
 
 def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:
@@ -121,7 +131,7 @@ def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
     strict = requested.calls is None
-    if has_foreign_operator(model.graph, opset_of(model)):
+    if has_operator_without_inference(model.graph, substitute_opset(model)):
         from crossflops.frontends.onnx.stand_ins.exchange import (
             infer_with_stand_ins as infer_foreign,
         )
@@ -195,40 +205,40 @@ def infer_shapes(
     Raises NormalizeError, or TargetError for shapes that no tensor can have.
     """
     if trusted:
-        _object_to_loops(model, bound)
+        _write_contradictions_into_loops(model, bound)
     stated = _remove_declarations(model.graph, bound, flat=requested.flat)
     declared = stated if trusted else {}
-    model, grows = infer_and_unroll(model, requested)
-    inferred = _levels(model.graph, grows, requested.flat)
+    model, varying = infer_and_unroll(model, requested)
+    inferred = _levels_with_types(model.graph, varying, requested.flat)
     _warn_of_other_shapes(inferred, declared, "the file declares")
     _warn_of_other_shapes(inferred, ran, "the run has")
     gaps = _unknown_shape_values(inferred)
     for _ in range(_DEEPEST):
         if not gaps or not store_known_sizes(model.graph):
             break
-        model, grows = infer_and_unroll(model, requested)
-        inferred = _levels(model.graph, grows, requested.flat)
+        model, varying = infer_and_unroll(model, requested)
+        inferred = _levels_with_types(model.graph, varying, requested.flat)
         gaps = _unknown_shape_values(inferred)
-    _note_inference_errors(model, gaps)
+    _write_inference_errors_into_nodes(model, gaps)
     if gaps and _fill_shape_gaps(gaps, {**declared, **ran}):
-        model, grows = infer_and_unroll(model, requested)
-        inferred = _levels(model.graph, grows, requested.flat)
+        model, varying = infer_and_unroll(model, requested)
+        inferred = _levels_with_types(model.graph, varying, requested.flat)
         gaps = _unknown_shape_values(inferred)
-        _note_inference_errors(model, gaps)
-    if gaps and _from_symbolic(model, inferred, gaps):
-        model, grows = infer_and_unroll(model, requested)
-        inferred = _levels(model.graph, grows, requested.flat)
+        _write_inference_errors_into_nodes(model, gaps)
+    if gaps and _fill_from_symbolic_inference(model, inferred, gaps):
+        model, varying = infer_and_unroll(model, requested)
+        inferred = _levels_with_types(model.graph, varying, requested.flat)
         _unknown_shape_values(inferred)
     return model, inferred[0].types
 
 
-def _note_inference_errors(model: Any, gaps: list[Gap]) -> None:
+def _write_inference_errors_into_nodes(model: Any, gaps: list[Gap]) -> None:
     """Write the errors of shape inference into the metadata of the nodes that cause them.
 
     Their operands have shapes, and their results none.
     """
     missing = {gap.name for gap in gaps}
-    graphs = list(_graphs(model.graph)) if gaps else []
+    graphs = list(_all_graphs(model.graph)) if gaps else []
     types = {name: kind for graph in graphs for name, kind in graph_value_types(graph).items()}
     known = {name for name, kind in types.items() if kind.dtype and kind.shape is not None} | {""}
     opset = {opset.domain: opset.version for opset in model.opset_import}
@@ -237,24 +247,27 @@ def _note_inference_errors(model: Any, gaps: list[Gap]) -> None:
         for graph in graphs
         for node in graph.node
         if not missing.isdisjoint(node.output) and known.issuperset(node.input)
-        if infers(node.domain, node.op_type, opset.get(node.domain, 1))
+        if has_own_shape_inference(node.domain, node.op_type, opset.get(node.domain, 1))
         and not node_subgraphs(node)
     ]
     for node in suspects[:_MOST_WARNINGS]:
         if complaint := strict_inference_objection(_single_node_model(model, node, types, graphs)):
             if away := re.search(_AWAY, complaint):
                 raise _missing_tensor_error(node, away[1], graphs)
-            _note_complaint(node, complaint)
+            _write_objection_into_node(node, complaint)
 
 
 def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
     """Return the error for sizes that are computed from a tensor whose file is missing."""
     stored = (tensor for graph in graphs for tensor in graph.initializer)
-    index = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
+    path = next(
+        (external_data_file(tensor) for tensor in stored if tensor.name == name), "another file"
+    )
     return TargetError(
         f"node {node.name or node.op_type!r} needs the values of {name!r}, which are stored in "
-        f"the missing file {index!r}",
-        f"put {index} into the folder of the model; only large tensors may be missing",
+        f"the missing file {path!r}",
+        f"put {path} into the folder of the model: only weights may be missing, and sizes are "
+        "computed from this tensor",
     )
 
 
@@ -275,63 +288,67 @@ def _single_node_model(
                 del open_[maker.output[0]]
     alone.graph.node.add().CopyFrom(node)
     for name in open_:
-        put(alone.graph.input.add(name=name).type, types[name].shape or (), types[name].dtype)
+        write_tensor_type(
+            alone.graph.input.add(name=name).type, types[name].shape or (), types[name].dtype
+        )
     for name in filter(None, node.output):
         alone.graph.output.add(name=name)
     return alone
 
 
-def _graphs(graph: Any) -> Iterator[Any]:
+def _all_graphs(graph: Any) -> Iterator[Any]:
     """Yield a graph, and all graphs in its nodes at any depth."""
-    return (inner for inner, _ in _graphs_with_stability(graph, frozenset(), True))
+    return (inner for inner, _ in _all_graphs_and_steadiness(graph, frozenset(), True))
 
 
-def _graphs_with_stability(
-    graph: Any, grows: Collection[str], steady: bool
+def _all_graphs_and_steadiness(
+    graph: Any, varying: Collection[str], steady: bool
 ) -> Iterator[tuple[Any, bool]]:
     """Yield a graph and all graphs in it, and whether all runs of each have equal shapes."""
     yield graph, steady
     for node in graph.node:
         for body in node_subgraphs(node) if node.attribute else ():
-            same = not grows or all(
-                loop_value_key(node, value) not in grows for value in body.input
+            same = not varying or all(
+                loop_value_key(node, value) not in varying for value in body.input
             )
-            yield from _graphs_with_stability(body, grows, steady and same)
+            yield from _all_graphs_and_steadiness(body, varying, steady and same)
 
 
-def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
+def _write_contradictions_into_loops(model: Any, bound: Mapping[str, int]) -> None:
     """Write into Loop and Scan nodes how their inputs contradict their bodies, if they do.
 
     A runtime compares the nodes of a body with the sizes that the body declares.
     """
-    loops = {node.name: node for node in model.graph.node if is_control(node, "Loop", "Scan")}
+    loops = {
+        node.name: node for node in model.graph.node if is_onnx_operator(node, "Loop", "Scan")
+    }
     if not loops:
         return
     copy = type(model)()
     copy.CopyFrom(model)
-    _remove_declarations(copy.graph, bound, inside=False)
+    _remove_declarations(copy.graph, bound, with_body_inputs=False)
     for name, complaint in re.findall(_OBJECTION, strict_inference_objection(copy)):
         if name in loops:
-            _note_complaint(loops[name], complaint)
+            _write_objection_into_node(loops[name], complaint)
 
 
-def _note_complaint(node: Any, complaint: str) -> None:
+def _write_objection_into_node(node: Any, complaint: str) -> None:
     """Write a text on a problem into the metadata of a node, as its last entry."""
     node.metadata_props.add(key=OBJECTION, value=complaint.rpartition("Error] ")[2])
 
 
 def _remove_declarations(
-    graph: Any, bound: Mapping[str, int], inside: bool = True, flat: bool = False
+    graph: Any, bound: Mapping[str, int], with_body_inputs: bool = True, flat: bool = False
 ) -> Declared:
     """Remove the declared shapes of computed values, in place; return the full ones by name.
 
-    Declarations of body inputs are removed only if `inside`.
+    Declarations of body inputs are removed only if `with_body_inputs`.
     """
     taken: Declared = {}
     double: set[str] = set()
-    for number, stored in enumerate((graph,) if flat else _graphs(graph)):
+    for number, stored in enumerate((graph,) if flat else _all_graphs(graph)):
         provided = (
-            stored.input if number and inside else ()
+            stored.input if number and with_body_inputs else ()
         )  # the inputs of the model itself are what we start from
         kept = []
         open_values = (*stored.output, *provided)
@@ -340,7 +357,7 @@ def _remove_declarations(
             for dim in kind.tensor_type.shape.dim if bound else ():
                 if dim.dim_param in bound:
                     dim.dim_value = bound[dim.dim_param]
-            stated = type_of(kind)
+            stated = tensor_type(kind)
             if stated is not None and taken.setdefault(value.name, stated) != stated:
                 double.add(value.name)
             if stated is None and index >= len(open_values):
@@ -350,15 +367,17 @@ def _remove_declarations(
         for value in open_values:
             # an output without a type may yet turn out to be a sequence
             if is_tensor_type(value.type) and (number or value.type.HasField("tensor_type")):
-                unset(value.type)
+                remove_shape(value.type)
     return {
         name: stated
         for name, stated in taken.items()
-        if name not in double and stated.shape is not None and not wrong_dims(stated.shape)
+        if name not in double
+        and stated.shape is not None
+        and not tensor_dims_problem(stated.shape)
     }
 
 
-def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
+def _levels_with_types(graph: Any, varying: Collection[str], flat: bool) -> list[_Level]:
     """Return a graph and all graphs in it, each with its types.
 
     In a branch, which may never run, a shape that no tensor can have is removed.
@@ -366,9 +385,9 @@ def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
     if flat:
         return [_Level(graph, True, graph_value_types(graph))]
     inside = []
-    for depth, (inner, steady) in enumerate(_graphs_with_stability(graph, grows, True)):
+    for depth, (inner, steady) in enumerate(_all_graphs_and_steadiness(graph, varying, True)):
         if depth:
-            _forget_impossible(inner)
+            _remove_impossible_shapes(inner)
         inside.append(_Level(inner, steady, graph_value_types(inner)))
     return inside
 
@@ -388,7 +407,7 @@ def _unknown_shape_values(inferred: Iterable[_Level]) -> list[Gap]:
                 known = types.get(name)
                 if known is None or known.shape is None:
                     missing.append(name)
-                elif wrong := wrong_dims(known.shape):
+                elif wrong := tensor_dims_problem(known.shape):
                     raise ImpossibleShapeError(
                         f"{name!r} of node {onnx_node_label(node, number)!r} {wrong}",
                         "the attributes or constants of that node are damaged: export the "
@@ -409,12 +428,12 @@ def _non_tensor_names(graph: Any) -> set[str]:
     return {value.name for value in values if not is_tensor_type(value.type)}
 
 
-def _forget_impossible(graph: Any) -> None:
+def _remove_impossible_shapes(graph: Any) -> None:
     """Remove the declared shapes in a graph that no tensor can have, in place."""
     for value in (*graph.value_info, *graph.output):
         shape = shape_from_proto(value.type) if is_tensor_type(value.type) else None
-        if shape is not None and wrong_dims(shape):
-            unset(value.type)
+        if shape is not None and tensor_dims_problem(shape):
+            remove_shape(value.type)
 
 
 def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
@@ -428,7 +447,7 @@ def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
         if stated is not None:
             values = (*inner.value_info, *inner.output)
             value_info = next((value for value in values if value.name == name), None)
-            put(
+            write_tensor_type(
                 (value_info or inner.value_info.add(name=name)).type,
                 stated.shape or (),
                 stated.dtype,
@@ -437,7 +456,7 @@ def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
     return filled
 
 
-def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool:
+def _fill_from_symbolic_inference(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool:
     """Fill unknown shapes by onnx-shape-inference, if installed; return whether it filled any."""
     try:
         import onnx_ir
@@ -461,14 +480,16 @@ def _full_shape_types(graph: Any) -> dict[str, Type]:
     """Return by name the types of all values, also in bodies, with known and valid shapes."""
     return {
         name: stated
-        for stored in _graphs(graph)
+        for stored in _all_graphs(graph)
         for name, stated in graph_value_types(stored).items()
-        if stated.shape is not None and not wrong_dims(stated.shape)
+        if stated.shape is not None and not tensor_dims_problem(stated.shape)
     }
 
 
-def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type], who: str) -> None:
-    """Warn of each result of a node that has another shape in `types`, which is from `who`."""
+def _warn_of_other_shapes(
+    inferred: Iterable[_Level], types: Mapping[str, Type], origin: str
+) -> None:
+    """Warn of each result of a node that has another shape in `types`, which is from `origin`."""
     compared = 0
     for stored, _, known in inferred if types else ():
         others = {
@@ -477,7 +498,7 @@ def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type],
             if name in known
             and (native := known[name].shape) is not None
             and native != stated.shape
-            and not wrong_dims(native)
+            and not tensor_dims_problem(native)
         }
         for number, node in enumerate(stored.node if others else ()):
             for name in node.output:
@@ -486,7 +507,7 @@ def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type],
                     compared += 1
                     warnings.warn(
                         f"shape mismatch for {name!r} (node {onnx_node_label(node, number)!r}): "
-                        f"{who} {reported.shape}, inference gives {native}",
+                        f"{origin} {reported.shape}, inference gives {native}",
                         category=CrossflopsWarning,
                         stacklevel=2,
                     )
@@ -502,7 +523,7 @@ def merge_observed_control(
 ) -> InferenceRequest:
     """Return the request with loop counts and branches of a run, where the caller gave none."""
     trips, branches = {}, {}
-    for enclosing in levels(graph):
+    for enclosing in levels_of_all_graphs(graph):
         for node in enclosing.graph.node:
             first = node.output[0] if node.output else ""
             if first in observation.trips:
@@ -514,7 +535,7 @@ def merge_observed_control(
     )
 
 
-def types(observation: Observation | None) -> Mapping[str, Type]:
+def types_of_run(observation: Observation | None) -> Mapping[str, Type]:
     """Return the types of values by name, as a run showed them; empty without a run."""
     values = observation.values if observation else {}
     return {
@@ -522,16 +543,16 @@ def types(observation: Observation | None) -> Mapping[str, Type]:
     }
 
 
-def mark_dependent_nodes(graph: Graph, alone: Graph) -> Graph:
-    """Return the graph with marks on nodes that differ from `alone`, made without a run."""
-    before = {node.key: node for node in alone.nodes}
+def mark_dependent_nodes(graph: Graph, without_run: Graph) -> Graph:
+    """Return the graph with marks on nodes that differ from the same graph without a run."""
+    before = {node.key: node for node in without_run.nodes}
     nodes = tuple(_mark_changed_node(node, before.get(node.key)) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
 def _mark_changed_node(node: Node, before: Node | None) -> Node:
     """Return the node with a mark if its shapes or branch differ from those in `before`."""
-    same = before is not None and _control(node) == _control(before)
+    same = before is not None and _control_state(node) == _control_state(before)
     others = before.bodies if same and before is not None else ()
     bodies = (
         tuple(map(mark_dependent_nodes, node.bodies, others))
@@ -549,7 +570,7 @@ def _mark_changed_node(node: Node, before: Node | None) -> Node:
     return msgspec.structs.replace(node, bodies=bodies, depends_on_inputs=depends)
 
 
-def _control(node: Node) -> tuple[object, ...]:
+def _control_state(node: Node) -> tuple[object, ...]:
     """Return a node's loop count, chosen branch and number of bodies, for comparison."""
     return node.trips, node.choice, len(node.bodies)
 

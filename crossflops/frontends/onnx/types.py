@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.ir.graph import Attribute
-from crossflops.load.protobuf import messages
+from crossflops.load.protobuf import onnx_message_module
 
 Shape: TypeAlias = tuple[int, ...] | None
 
@@ -35,7 +35,7 @@ def is_tensor_type(proto: Any) -> bool:
     return proto.WhichOneof("value") in (None, "tensor_type")
 
 
-def type_of(proto: Any) -> Type | None:
+def tensor_type(proto: Any) -> Type | None:
     """Return the type in a TypeProto, or None if it is the type of another value than a tensor."""
     return _decode_type(proto.SerializeToString())
 
@@ -43,7 +43,7 @@ def type_of(proto: Any) -> Type | None:
 @lru_cache(maxsize=4096)
 def _decode_type(written: bytes) -> Type | None:
     """Return the type in a serialized TypeProto, or None if it is not of a tensor."""
-    proto = messages().TypeProto.FromString(written)
+    proto = onnx_message_module().TypeProto.FromString(written)
     return (
         Type(proto.tensor_type.elem_type, shape_from_proto(proto))
         if is_tensor_type(proto)
@@ -57,7 +57,7 @@ def graph_value_types(graph: Any) -> dict[str, Type]:
         value.name: stated
         for values in (graph.value_info, graph.output, graph.input)
         for value in values
-        if (stated := type_of(value.type)) is not None
+        if (stated := tensor_type(value.type)) is not None
     }
     return types | initializer_types(graph)
 
@@ -69,7 +69,7 @@ def initializer_types(graph: Any) -> dict[str, Type]:
     }
 
 
-def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
+def write_tensor_type(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
     """Write a shape into a TypeProto, in place, and the element type unless it is 0."""
     tensor = proto.tensor_type
     if dtype:
@@ -80,7 +80,7 @@ def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
         tensor.shape.dim.add().dim_value = size
 
 
-def unset(proto: Any) -> None:
+def remove_shape(proto: Any) -> None:
     """Remove the shape from the TypeProto of a tensor, in place."""
     proto.tensor_type.ClearField("shape")
 
@@ -98,7 +98,7 @@ _READ: dict[int, Callable[[Any], Attribute]] = {
 }
 
 
-def attributes(written: Iterable[Any]) -> dict[str, Attribute]:
+def attribute_values(written: Iterable[Any]) -> dict[str, Attribute]:
     """Return a node's attributes by name that are numbers or texts, or lists of these."""
     values: dict[str, Attribute] = {}
     for attribute in written:

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.onnx.functions import parent_value_names
+from crossflops.frontends.onnx.functions import names_read_from_parent
 from crossflops.frontends.onnx.inference import SIZED
 from crossflops.frontends.onnx.loops import (
     Level,
-    body_of,
     graph_level,
     has_control_operator,
-    is_control,
+    is_onnx_operator,
     loop_trip_count,
     loop_value_key,
+    subgraph_of_attribute,
 )
 from crossflops.frontends.onnx.types import graph_value_types
 from crossflops.frontends.onnx.values import Value
@@ -33,37 +33,37 @@ class Unrolling(NamedTuple):
     asked: tuple[dict[str, Any], ...]
 
 
-def uneven_loops(
+def loops_with_varying_shapes(
     graph: Any,
     provided: Mapping[str, int],
-    grows: set[str],
+    varying: set[str],
     outer: Level | None = None,
     location: Place = (),
 ) -> dict[Place, int]:
     """Return the outermost loops whose runs have different shapes, and how often each runs.
 
-    The graph has been inferred; `grows` are the values that a loop carries with changing shape.
+    The graph has been inferred; `varying` are the values that a loop carries with changing shape.
     """
     enclosing = graph_level(graph, outer)
     loops: dict[Place, int] = {}
     for number, node in enumerate(graph.node):
         here = (*location, number)
-        if is_control(node, "Loop") and body_of(node) is not None:
+        if is_onnx_operator(node, "Loop") and subgraph_of_attribute(node) is not None:
             count = loop_trip_count(node, enclosing, provided)
-            if count and _has_varying_shapes(node, enclosing, grows):
+            if count and _has_varying_shapes(node, enclosing, varying):
                 loops[here] = count
                 continue
         for which, body in enumerate(node_subgraphs(node)):
-            loops |= uneven_loops(body, provided, grows, enclosing, (*here, which))
+            loops |= loops_with_varying_shapes(body, provided, varying, enclosing, (*here, which))
     return loops
 
 
-def _has_varying_shapes(node: Any, enclosing: Level, grows: set[str]) -> bool:
+def _has_varying_shapes(node: Any, enclosing: Level, varying: set[str]) -> bool:
     """Return whether shapes in a Loop's body change from run to run."""
-    body = body_of(node)
-    if any(loop_value_key(node, value) in grows for value in body.input[2:]):
+    body = subgraph_of_attribute(node)
+    if any(loop_value_key(node, value) in varying for value in body.input[2:]):
         return True
-    before, first = _first_run(node, enclosing)
+    before, first = _body_levels_of_any_and_first_run(node, enclosing)
     types = graph_value_types(body)
     return any(
         inner.op_type in SIZED
@@ -73,9 +73,9 @@ def _has_varying_shapes(node: Any, enclosing: Level, grows: set[str]) -> bool:
     )
 
 
-def _first_run(node: Any, enclosing: Level) -> tuple[Level, Level]:
+def _body_levels_of_any_and_first_run(node: Any, enclosing: Level) -> tuple[Level, Level]:
     """Return what is known in a Loop's body in every run, and what is known in its first run."""
-    body = body_of(node)
+    body = subgraph_of_attribute(node)
     before = graph_level(body, enclosing)
     bound = Level(body, before.shapes, dict(before.values))
     first = [Value(0, (0,)), None, *(enclosing.values.get(name) for name in node.input[2:])]
@@ -85,7 +85,7 @@ def _first_run(node: Any, enclosing: Level) -> tuple[Level, Level]:
     return before, graph_level(body, bound, bound=True)
 
 
-def choosing_loops(
+def loops_with_varying_branch(
     graph: Any,
     trips_given: Mapping[str, int],
     branches: Mapping[str, str],
@@ -101,23 +101,27 @@ def choosing_loops(
     for number, node in enumerate(graph.node):
         here = (*location, number)
         if (
-            is_control(node, "Loop")
-            and body_of(node) is not None
-            and has_control_operator(body_of(node), "If")
+            is_onnx_operator(node, "Loop")
+            and subgraph_of_attribute(node) is not None
+            and has_control_operator(subgraph_of_attribute(node), "If")
         ):
             count = loop_trip_count(node, enclosing, trips_given)
-            if count and _has_first_run_condition(*_first_run(node, enclosing), branches):
+            if count and _has_first_run_condition(
+                *_body_levels_of_any_and_first_run(node, enclosing), branches
+            ):
                 loops[here] = count
                 continue
         for which, body in enumerate(node_subgraphs(node)):
-            loops |= choosing_loops(body, trips_given, branches, enclosing, (*here, which))
+            loops |= loops_with_varying_branch(
+                body, trips_given, branches, enclosing, (*here, which)
+            )
     return loops
 
 
 def _has_first_run_condition(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
     """Return whether an If in the body has a condition that is known only in the first run."""
     for node in first.graph.node:
-        if not is_control(node, "If"):
+        if not is_onnx_operator(node, "If"):
             continue
         condition = node.input[0]
         if (
@@ -134,7 +138,9 @@ def _has_first_run_condition(before: Level, first: Level, branches: Mapping[str,
     return False
 
 
-def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized: bool) -> bool:
+def unroll_loops(
+    graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized: bool
+) -> bool:
     """Replace these loops by copies of their bodies, in place; return whether any was replaced.
 
     A loop that would become more nodes than the limit allows is kept. Where its runs differ in
@@ -145,7 +151,7 @@ def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized:
     taken: dict[Place, int] = {}
     for index, count in chosen.items():
         node = _node_at_place(graph, index)
-        size = count * _count_nodes_inside(body_of(node))
+        size = count * _count_nodes_inside(subgraph_of_attribute(node))
         if size <= room:
             taken[index] = count
             room -= size
@@ -201,7 +207,7 @@ def _copy_loop_node(node: Any) -> Any:
 
 def _unroll_loop_runs(loop: Any, count: int, graph: Any, unrolling: Unrolling) -> list[Any]:
     """Return the nodes of all runs of a Loop, then the nodes that make its results."""
-    body = body_of(loop)
+    body = subgraph_of_attribute(loop)
     shared = {tensor.name: f"{loop.name}/{tensor.name}" for tensor in body.initializer}
     for tensor in body.initializer:
         moved = graph.initializer.add()
@@ -242,7 +248,7 @@ def _copy_loop_run(
         for question in unrolling.asked:
             if origin.name in question:
                 question[node.name] = question[origin.name]
-        _rename(node, names)
+        _rename_inputs(node, names)
         for index, name in enumerate(origin.output):
             if name:
                 names[name] = node.output[index] = f"{loop.name}[{run}]/{name}"
@@ -250,14 +256,14 @@ def _copy_loop_run(
     return copies
 
 
-def _rename(node: Any, names: Mapping[str, str]) -> None:
+def _rename_inputs(node: Any, names: Mapping[str, str]) -> None:
     """Replace the value names that a node and its bodies read by `names`, in place."""
     for index, name in enumerate(node.input):
         node.input[index] = names.get(name, name)
     for body in node_subgraphs(node):
-        inner = parent_value_names(body, names)
+        inner = names_read_from_parent(body, names)
         for inner_node in body.node:
-            _rename(inner_node, inner)
+            _rename_inputs(inner_node, inner)
         for value in body.output:
             value.name = inner.get(value.name, value.name)
 

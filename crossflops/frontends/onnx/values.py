@@ -41,7 +41,7 @@ class Value(NamedTuple):
         return tuple(map(int, self.items))
 
 
-def scalar(value: Value | None) -> int | None:
+def single_integer(value: Value | None) -> int | None:
     """Return the integer of a value that has exactly one, or None for any other value."""
     if value is None or value.rank == SEQUENCE or value.kind or len(value.items) != 1:
         return None
@@ -123,7 +123,7 @@ def _identity_value(values: list[Value]) -> Value:
     return values[0]
 
 
-def _vector(values: list[Value]) -> Value:
+def _flatten_value(values: list[Value]) -> Value:
     """Return the first operand as a vector (rank 1)."""
     return values[0]._replace(rank=1)
 
@@ -158,10 +158,12 @@ def _make_value(rank: int, items: tuple[Number, ...], kind: str) -> Value:
     return Value(rank, round_to_float_kind(items, kind) if kind else items, kind=kind)
 
 
-def _pairwise(function: Callable[[Number, Number], Number], compares: bool = False) -> _Operator:
+def _pairwise_operator(
+    function: Callable[[Number, Number], Number], compares: bool = False
+) -> _Operator:
     """Return an operator that applies a function to pairs of items, with broadcasting."""
 
-    def apply(values: list[Value]) -> Value:
+    def apply_pairwise(values: list[Value]) -> Value:
         """Return the result for two operands. Raises ValueError if they do not broadcast."""
         left, right = values
         kind = _common_value_kind(values)
@@ -172,21 +174,21 @@ def _pairwise(function: Callable[[Number, Number], Number], compares: bool = Fal
         items = tuple(map(function, *both))
         return _make_value(max(left.rank, right.rank), items, "" if compares else kind)
 
-    return apply
+    return apply_pairwise
 
 
 def _elementwise_operator(function: Callable[[Number], Number]) -> _Operator:
     """Return an operator that applies a function to each item."""
 
-    def apply(values: list[Value]) -> Value:
+    def apply_elementwise(values: list[Value]) -> Value:
         """Return the operand with the function applied to each item."""
         (data,) = values
         return _make_value(data.rank, tuple(map(function, data.items)), data.kind)
 
-    return apply
+    return apply_elementwise
 
 
-def _range(values: list[Value]) -> Value:
+def _range_value(values: list[Value]) -> Value:
     """Return the vector of Range (start, limit, step). Raises ValueError if it is too long."""
     steps = range(*(value.whole[0] for value in values))
     if len(steps) > MOST:
@@ -306,29 +308,29 @@ def _power_value(values: list[Value]) -> Value:
     return _make_value(power.rank, power.items, kind)
 
 
-_TIMES = _pairwise(lambda a, b: a * b)
-_POWER = _pairwise(_exact_power)
+_TIMES = _pairwise_operator(lambda a, b: a * b)
+_POWER = _pairwise_operator(_exact_power)
 # Each takes the values of its inputs, and raises ValueError, IndexError or ArithmeticError where
 # it cannot tell what comes out.
 OPERATORS: Mapping[str, _Operator] = {
     "Identity": _identity_value,
-    "Unsqueeze": _vector,
+    "Unsqueeze": _flatten_value,
     "Squeeze": _squeeze_value,
     "Gather": _gather_value,
     "Concat": _concat_values,
-    "Add": _pairwise(lambda a, b: a + b),
-    "Sub": _pairwise(lambda a, b: a - b),
+    "Add": _pairwise_operator(lambda a, b: a + b),
+    "Sub": _pairwise_operator(lambda a, b: a - b),
     "Mul": _TIMES,
-    "Div": _pairwise(_quotient),
-    "Min": _pairwise(min),
-    "Max": _pairwise(max),
-    "Less": _pairwise(lambda a, b: int(a < b), compares=True),
-    "LessOrEqual": _pairwise(lambda a, b: int(a <= b), compares=True),
-    "Greater": _pairwise(lambda a, b: int(a > b), compares=True),
-    "GreaterOrEqual": _pairwise(lambda a, b: int(a >= b), compares=True),
-    "Equal": _pairwise(lambda a, b: int(a == b), compares=True),
-    "And": _pairwise(lambda a, b: int(bool(a and b))),
-    "Or": _pairwise(lambda a, b: int(bool(a or b))),
+    "Div": _pairwise_operator(_quotient),
+    "Min": _pairwise_operator(min),
+    "Max": _pairwise_operator(max),
+    "Less": _pairwise_operator(lambda a, b: int(a < b), compares=True),
+    "LessOrEqual": _pairwise_operator(lambda a, b: int(a <= b), compares=True),
+    "Greater": _pairwise_operator(lambda a, b: int(a > b), compares=True),
+    "GreaterOrEqual": _pairwise_operator(lambda a, b: int(a >= b), compares=True),
+    "Equal": _pairwise_operator(lambda a, b: int(a == b), compares=True),
+    "And": _pairwise_operator(lambda a, b: int(bool(a and b))),
+    "Or": _pairwise_operator(lambda a, b: int(bool(a or b))),
     "Not": lambda values: Value(values[0].rank, tuple(int(not item) for item in values[0].items)),
     "Neg": _elementwise_operator(lambda item: -item),
     "Abs": _elementwise_operator(abs),
@@ -337,13 +339,13 @@ OPERATORS: Mapping[str, _Operator] = {
     "Round": _elementwise_operator(round),  # both round half to even
     "Sqrt": _elementwise_operator(sqrt),
     "Pow": _power_value,
-    "Range": _range,
+    "Range": _range_value,
     "Slice": _slice_value,
     "ReduceProd": _value_product,
     "Expand": _expand_value,
     "Reshape": _reshape_value,
     "Transpose": _transpose_value,
-    "Mod": _pairwise(_remainder),
+    "Mod": _pairwise_operator(_remainder),
     "Where": _select_value,
 }
 
@@ -373,18 +375,18 @@ def small_values_by_name(
         if node.op_type not in _EVALUATED or node.domain:
             continue
         if len(node.output) == 1 or node.op_type == "SequenceMap":
-            value = _evaluate(node, shapes, known_values)
-            if value is not None and len(value.items) <= MOST and _fit(value):
+            value = _value_of_node(node, shapes, known_values)
+            if value is not None and len(value.items) <= MOST and _fits_64_bits(value):
                 known_values.update(dict.fromkeys(node.output, value))
     return known_values
 
 
-def _fit(value: Value) -> bool:
+def _fits_64_bits(value: Value) -> bool:
     """Return whether each integer of a value fits into 64 bits; True for floats."""
     return bool(value.kind) or all(-(1 << 63) <= item < 1 << 63 for item in value.items)
 
 
-def _evaluate(
+def _value_of_node(
     node: Any, shapes: Mapping[str, tuple[int, ...] | None], known_values: Mapping[str, Value]
 ) -> Value | None:
     """Return the small value that a node computes from known values and shapes, or None."""
@@ -399,7 +401,7 @@ def _evaluate(
         shape = shapes.get(node.input[0]) if node.input else None
         return _shape_or_size_value(operator, shape, attributes)
     if operator in _SEQUENCES:
-        return _sequence(node, shapes, known_values, attributes)
+        return _sequence_value(node, shapes, known_values, attributes)
     if not values or None in values:
         return None
     if any(value is not None and value.rank == MATRIX for value in values):
@@ -429,7 +431,7 @@ def _shape_or_size_value(
     return Value(1, shape[begin:end])
 
 
-def _sequence(
+def _sequence_value(
     node: Any,
     shapes: Mapping[str, tuple[int, ...] | None],
     known_values: Mapping[str, Value],
@@ -474,12 +476,12 @@ def _constant_value(attributes: Mapping[str, Any]) -> Value | None:
     if "value_ints" in attributes:
         return Value(1, tuple(attributes["value_ints"].ints))
     if "value_float" in attributes:
-        return _floats(0, (attributes["value_float"].f,))
+        return _value_of_finite_floats(0, (attributes["value_float"].f,))
     if "value_floats" in attributes:
-        return _floats(1, attributes["value_floats"].floats)
+        return _value_of_finite_floats(1, attributes["value_floats"].floats)
     return None
 
 
-def _floats(rank: int, items: Sequence[float]) -> Value | None:
+def _value_of_finite_floats(rank: int, items: Sequence[float]) -> Value | None:
     """Return a value of these floats, or None if one of them is infinite or NaN."""
     return Value(rank, tuple(items), kind="f") if all(map(isfinite, items)) else None

@@ -37,11 +37,11 @@ class Openvino(Frontend):
         module = sys.modules.get(_FILE)
         return module is not None and isinstance(value, module.OpenvinoFile)
 
-    def reads(self, target: str) -> bool:
+    def can_read(self, target: str) -> bool:
         """Return whether a target is an OpenVINO IR file."""
         return target.endswith(".xml")
 
-    def read(
+    def read_model(
         self, target: str, arguments: Mapping[str, object], allow_pickle: bool
     ) -> "OpenvinoFile":
         """Return the file that a target names, which is opened later."""
@@ -57,13 +57,15 @@ class Openvino(Frontend):
             )
         return OpenvinoFile(path=target)
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Do nothing: the file needs only packages that crossflops always installs."""
         return
 
-    def source(self, model: "OpenvinoFile", provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(
+        self, model: "OpenvinoFile", provided: ProvidedInputs, owned: bool
+    ) -> Source:
         """Return the file with the shapes of its inputs as the source. Raises InputError."""
-        if provided.file is not None or not provided.are_made_up:
+        if provided.file is not None or not provided.have_only_shapes:
             raise InputError(
                 "an OpenVINO file is counted only by shapes, not by values",
                 "give shapes: --input NAME=1x3x224x224",

@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from crossflops.frontends.openvino.reading import IrNet
-from crossflops.frontends.openvino.writer import INT64, IrWriter, type_number
-from crossflops.load.protobuf import messages
+from crossflops.frontends.openvino.writer import INT64, IrWriter, onnx_type_number
+from crossflops.load.protobuf import onnx_message_module
 
 WriteNet = Callable[[IrWriter], None]
 _BRANCHES = {"then": "then_branch", "else": "else_branch"}
 
 
-def write_control(writer: IrWriter, write_net: WriteNet) -> None:
+def write_layer_with_bodies(writer: IrWriter, write_net: WriteNet) -> None:
     """Write a layer with bodies; `write_net` writes the layers of a body."""
-    if writer.layer.kind == "If":
+    if writer.current_layer.kind == "If":
         _write_if(writer, write_net)
         return
     ports = _Ports.from_layer(writer)
     if not ports.is_known:
-        writer.write_unknown()
-    elif writer.layer.kind == "Loop":
+        writer.add_uncounted_node()
+    elif writer.current_layer.kind == "Loop":
         _write_loop(writer, write_net, ports)
     else:
         _write_scan(writer, write_net, ports)
@@ -33,20 +33,20 @@ def _body_writer(
     writer: IrWriter, net: IrNet, outer_values: Mapping[int, str], tag: str
 ) -> IrWriter:
     """Return the writer of a body, with the outer values that its Parameters are."""
-    name = f"{writer.prefix}{writer.layer.name}/{tag}"
-    graph = messages().GraphProto(name=name)
+    name = f"{writer.prefix}{writer.current_layer.name}/{tag}"
+    graph = onnx_message_module().GraphProto(name=name)
     return IrWriter(net, graph, writer.weights, outer_values, f"{name}/", writer.storage)
 
 
-def _add_result(body: IrWriter, layer: int, axis: int | None = None) -> None:
+def _add_body_output(body: IrWriter, layer: int, axis: int | None = None) -> None:
     """Add what a Result of the body takes as an output, without the axis on which it is joined."""
     result = body.layers[layer]
-    body.begin_layer(result)
-    value = body.operand(0)
+    body.start_nodes_of_layer(result)
+    value = body.operand_value(0)
     if axis is None:
         value = body.add_node("Identity", [value])
     else:
-        value = body.add_node("Squeeze", [value, body.add_integers((axis,))])
+        value = body.add_node("Squeeze", [value, body.add_integer_constant((axis,))])
     body.graph.output.add(name=value)
 
 
@@ -54,13 +54,13 @@ def _write_if(writer: IrWriter, write_net: WriteNet) -> None:
     """Write If with both branches."""
     bodies: dict[str, Any] = {}
     for tag, attribute in _BRANCHES.items():
-        rows = writer.layer.maps.get(f"{tag}_port_map", ())
+        rows = writer.current_layer.maps.get(f"{tag}_port_map", ())
         outer_values = {
-            int(row["internal_layer_id"]): writer.operand(int(row["external_port_id"]))
+            int(row["internal_layer_id"]): writer.operand_value(int(row["external_port_id"]))
             for kind, row in rows
             if kind == "input"
         }
-        body = _body_writer(writer, writer.layer.bodies[f"{tag}_body"], outer_values, tag)
+        body = _body_writer(writer, writer.current_layer.bodies[f"{tag}_body"], outer_values, tag)
         write_net(body)
         result_layers = {
             int(row["external_port_id"]): int(row["internal_layer_id"])
@@ -68,10 +68,10 @@ def _write_if(writer: IrWriter, write_net: WriteNet) -> None:
             if kind == "output"
         }
         for port in sorted(result_layers):
-            _add_result(body, result_layers[port])
+            _add_body_output(body, result_layers[port])
         bodies[attribute] = body.graph
-    results = [writer.result_value(at) for at in range(len(writer.layer.outputs))]
-    writer.add_node("If", [writer.operand(0)], results, **bodies)
+    results = [writer.result_name(at) for at in range(len(writer.current_layer.outputs))]
+    writer.add_node("If", [writer.operand_value(0)], results, **bodies)
 
 
 class _Ports(NamedTuple):
@@ -95,7 +95,7 @@ class _Ports(NamedTuple):
     @classmethod
     def from_layer(cls, writer: IrWriter) -> "_Ports":
         """Return the ports of the writer's layer."""
-        layer = writer.layer
+        layer = writer.current_layer
         rows = layer.maps.get("port_map", ())
         back = {
             int(row["to-layer"]): int(row["from-layer"])
@@ -130,14 +130,14 @@ class _Ports(NamedTuple):
         follows = all(result in ends for _, result in ports.last)
         return ports._replace(is_known=ports.is_known and follows)
 
-    def final_results(self, writer: IrWriter) -> Iterator[str]:
+    def final_state_results(self, writer: IrWriter) -> Iterator[str]:
         """Yield the result of the layer that is the last value of each state, "" without one."""
         outputs = {result: at for at, result in self.last}
         for _, _, result in self.states:
-            yield writer.result_value(outputs[result]) if result in outputs else ""
+            yield writer.result_name(outputs[result]) if result in outputs else ""
 
 
-def _add_input(body: IrWriter, name: str) -> str:
+def _add_body_input(body: IrWriter, name: str) -> str:
     """Add an input to the graph of a body."""
     value = f"{body.prefix}{name}"
     body.graph.input.add(name=value)
@@ -147,27 +147,29 @@ def _add_input(body: IrWriter, name: str) -> str:
 def _write_scan(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     """Write TensorIterator as Scan: a run takes one element of an axis, of every sliced input."""
     if not ports.sliced:
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
-    outer_values = {inner: writer.operand(at) for inner, at in ports.kept.items()}
-    body = _body_writer(writer, writer.layer.bodies["body"], outer_values, "body")
+    outer_values = {inner: writer.operand_value(at) for inner, at in ports.kept.items()}
+    body = _body_writer(writer, writer.current_layer.bodies["body"], outer_values, "body")
     first = body.net.layers[0]
     for number, (_, inner, _) in enumerate(ports.states):
-        body.set_parameter(inner, _add_input(body, f"state.{number}"))
-    slices = [_add_input(body, f"slice.{number}") for number in range(len(ports.sliced))]
-    body.begin_layer(first)
+        body.set_body_parameter(inner, _add_body_input(body, f"state.{number}"))
+    slices = [_add_body_input(body, f"slice.{number}") for number in range(len(ports.sliced))]
+    body.start_nodes_of_layer(first)
     for value, (_, inner, axis, _) in zip(slices, ports.sliced, strict=True):
-        body.set_parameter(inner, body.add_node("Unsqueeze", [value, body.add_integers((axis,))]))
+        body.set_body_parameter(
+            inner, body.add_node("Unsqueeze", [value, body.add_integer_constant((axis,))])
+        )
     write_net(body)
     for _, _, result in ports.states:
-        _add_result(body, result)
+        _add_body_output(body, result)
     for _, result, axis in ports.joined:
-        _add_result(body, result, axis)
+        _add_body_output(body, result, axis)
     backwards = [int(row[3]) for row in ports.sliced]
-    operands = [writer.operand(row[0]) for row in (*ports.states, *ports.sliced)]
+    operands = [writer.operand_value(row[0]) for row in (*ports.states, *ports.sliced)]
     results = [
-        *ports.final_results(writer),
-        *(writer.result_value(at) for at, _, _ in ports.joined),
+        *ports.final_state_results(writer),
+        *(writer.result_name(at) for at, _, _ in ports.joined),
     ]
     attributes: dict[str, Any] = {
         "body": body.graph,
@@ -182,38 +184,46 @@ def _write_scan(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
 
 def _write_loop(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     """Write Loop: a count, a condition, and states; sliced inputs are read by the run's number."""
-    outer_values = {inner: writer.operand(at) for inner, at in ports.kept.items()}
-    body = _body_writer(writer, writer.layer.bodies["body"], outer_values, "body")
-    step, _ = _add_input(body, "step"), _add_input(body, "goes_on")
-    body.begin_layer(body.net.layers[0])
+    outer_values = {inner: writer.operand_value(at) for inner, at in ports.kept.items()}
+    body = _body_writer(writer, writer.current_layer.bodies["body"], outer_values, "body")
+    step, _ = _add_body_input(body, "step"), _add_body_input(body, "goes_on")
+    body.start_nodes_of_layer(body.net.layers[0])
     for number, (_, inner, _) in enumerate(ports.states):
-        body.set_parameter(inner, _add_input(body, f"state.{number}"))
+        body.set_body_parameter(inner, _add_body_input(body, f"state.{number}"))
     for at, inner, axis, _ in ports.sliced:
-        taken = body.add_node("Gather", [writer.operand(at), step], axis=axis)
-        body.set_parameter(inner, body.add_node("Unsqueeze", [taken, body.add_integers((axis,))]))
+        taken = body.add_node("Gather", [writer.operand_value(at), step], axis=axis)
+        body.set_body_parameter(
+            inner, body.add_node("Unsqueeze", [taken, body.add_integer_constant((axis,))])
+        )
     if ports.step is not None:
         port = body.layers[ports.step].outputs[0]
         run = step
         if port.dims:
-            run = body.add_node("Reshape", [step, body.add_integers((1,))])
-        if type_number(port.precision) != INT64:
-            run = body.add_node("Cast", [run], to=type_number(port.precision))
-        body.set_parameter(ports.step, run)
+            run = body.add_node("Reshape", [step, body.add_integer_constant((1,))])
+        if onnx_type_number(port.precision) != INT64:
+            run = body.add_node("Cast", [run], to=onnx_type_number(port.precision))
+        body.set_body_parameter(ports.step, run)
     write_net(body)
     if ports.goes_on is None:
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
-    _add_result(body, ports.goes_on)
+    _add_body_output(body, ports.goes_on)
     for _, _, result in ports.states:
-        _add_result(body, result)
+        _add_body_output(body, result)
     for _, result, axis in ports.joined:
-        _add_result(body, result, axis)
+        _add_body_output(body, result, axis)
     trips = writer.constant_integers(0)
-    count = "" if trips is not None and trips[0] < 0 else writer.as_int64(0, vector=False)
-    joined = [f"{writer.result_value(at)}:runs-first" for at, _, _ in ports.joined]
-    operands = [count, writer.operand(1), *(writer.operand(at) for at, _, _ in ports.states)]
-    writer.add_node("Loop", operands, [*ports.final_results(writer), *joined], body=body.graph)
+    count = "" if trips is not None and trips[0] < 0 else writer.operand_as_int64(0, vector=False)
+    joined = [f"{writer.result_name(at)}:runs-first" for at, _, _ in ports.joined]
+    operands = [
+        count,
+        writer.operand_value(1),
+        *(writer.operand_value(at) for at, _, _ in ports.states),
+    ]
+    writer.add_node(
+        "Loop", operands, [*ports.final_state_results(writer), *joined], body=body.graph
+    )
     for value, (at, _, axis) in zip(joined, ports.joined, strict=True):
-        rank = len(writer.layer.outputs[at].dims)
+        rank = len(writer.current_layer.outputs[at].dims)
         order = (*range(1, axis + 1), 0, *range(axis + 1, rank))
-        writer.add_node("Transpose", [value], [writer.result_value(at)], perm=order)
+        writer.add_node("Transpose", [value], [writer.result_name(at)], perm=order)

@@ -10,21 +10,21 @@ from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends.converted import with_graph_identity
 from crossflops.frontends.onnx.binding import OnnxFile
 from crossflops.frontends.onnx.reading import normalize_written_model
-from crossflops.frontends.openvino.control import write_control
+from crossflops.frontends.openvino.control import write_layer_with_bodies
 from crossflops.frontends.openvino.file import OpenvinoFile
-from crossflops.frontends.openvino.operators import write_operation
+from crossflops.frontends.openvino.operators import write_layer_nodes
 from crossflops.frontends.openvino.reading import IrLayer, IrNet, read_ir_model
 from crossflops.frontends.openvino.writer import (
     DOMAIN,
     OPSET,
     IrWriter,
-    iterate_layers,
-    type_number,
+    layers_in_run_order,
+    onnx_type_number,
 )
 from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.trace import Setting, Trace
-from crossflops.load.protobuf import messages
-from crossflops.load.validation import validate
+from crossflops.load.protobuf import onnx_message_module
+from crossflops.load.validation import validate_and_sort_model
 
 _CONTROL = ("If", "Loop", "TensorIterator")
 _IR_VERSION = 11
@@ -42,7 +42,7 @@ def build_openvino_graph(
         )
     net = read_ir_model(Path(file.path))
     model, storage = write_model(net, file)
-    _warn_of_state(net)
+    _warn_of_variables(net)
     described = OnnxFile(path=file.path, specs=file.specs, control=control)
     made = [model]
     del model
@@ -59,7 +59,7 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
     Kernels convert a weight as they read it.
     """
 
-    def retype(spec: TensorSpec | None) -> TensorSpec | None:
+    def with_stored_type(spec: TensorSpec | None) -> TensorSpec | None:
         """Return a value in its type."""
         if spec is None or spec.name not in types:
             return spec
@@ -75,8 +75,8 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
         nodes.append(
             msgspec.structs.replace(
                 node,
-                inputs=tuple(map(retype, node.inputs)),
-                outputs=tuple(map(retype, node.outputs)),
+                inputs=tuple(map(with_stored_type, node.inputs)),
+                outputs=tuple(map(with_stored_type, node.outputs)),
                 bodies=tuple(_retype_weights(body, types) for body in node.bodies),
                 folded=node.folded or converts,
             )
@@ -86,42 +86,44 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
 
 def write_model(net: IrNet, file: OpenvinoFile) -> tuple[Any, dict[str, str]]:
     """Return an ONNX model of a file, and the types in which it stores converted weights."""
-    model = messages().ModelProto(ir_version=_IR_VERSION)
+    model = onnx_message_module().ModelProto(ir_version=_IR_VERSION)
     model.opset_import.add(domain="", version=OPSET)
     model.opset_import.add(domain=DOMAIN, version=1)
     model.graph.name = net.name or Path(file.path).stem
     writer = IrWriter(net, model.graph, file.weights)
-    _write_net(writer)
-    validate(model)
+    _write_layers(writer)
+    validate_and_sort_model(model)
     return model, writer.storage
 
 
-def _write_net(writer: IrWriter) -> None:
+def _write_layers(writer: IrWriter) -> None:
     """Write all layers of a model or a body."""
     is_body = bool(writer.prefix)
-    for layer in iterate_layers(writer.net):
-        writer.begin_layer(layer)
+    for layer in layers_in_run_order(writer.net):
+        writer.start_nodes_of_layer(layer)
         if layer.kind == "Parameter":
             if not is_body:
-                _add_parameter(writer, layer)
+                _add_model_input(writer, layer)
         elif layer.kind == "Const":
-            writer.write_constant()
+            writer.store_constant()
         elif layer.kind in ("Result", "Assign"):
             if not is_body:
-                _add_result(writer)
+                _add_model_output(writer)
         elif layer.kind in _CONTROL and layer.bodies:
-            write_control(writer, _write_net)
+            write_layer_with_bodies(writer, _write_layers)
         else:
-            write_operation(writer)
+            write_layer_nodes(writer)
             if not is_body:
-                writer.declare_results()
+                writer.declare_result_shapes()
 
 
-def _add_parameter(writer: IrWriter, layer: IrLayer) -> None:
+def _add_model_input(writer: IrWriter, layer: IrLayer) -> None:
     """Add an input of the model, with the sizes that the file fixes."""
-    value = writer.graph.input.add(name=writer.result_value())
+    value = writer.graph.input.add(name=writer.result_name())
     tensor = value.type.tensor_type
-    tensor.elem_type = type_number(layer.data.get("element_type", layer.outputs[0].precision)) or 1
+    tensor.elem_type = (
+        onnx_type_number(layer.data.get("element_type", layer.outputs[0].precision)) or 1
+    )
     written = layer.data.get("shape", "")
     if "..." in written:
         return  # the number of axes is open
@@ -132,9 +134,9 @@ def _add_parameter(writer: IrWriter, layer: IrLayer) -> None:
             dim.dim_value = int(word)
 
 
-def _add_result(writer: IrWriter) -> None:
+def _add_model_output(writer: IrWriter) -> None:
     """Add an output of the model: what a Result takes, or what a variable keeps."""
-    value = writer.operand(0)
+    value = writer.operand_value(0)
     taken = {output.name for output in writer.graph.output}
     stored = {tensor.name for tensor in writer.graph.initializer}
     provided = {tensor.name for tensor in writer.graph.input}
@@ -143,7 +145,7 @@ def _add_result(writer: IrWriter) -> None:
     writer.graph.output.add(name=value)
 
 
-def _warn_of_state(net: IrNet) -> None:
+def _warn_of_variables(net: IrNet) -> None:
     """Warn that variables are counted as they begin."""
     count = sum(layer.kind == "ReadValue" for layer in net.layers)
     if count:

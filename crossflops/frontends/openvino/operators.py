@@ -7,33 +7,36 @@ Source: https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from crossflops.frontends.openvino.recurrent import write_cell, write_sequence
-from crossflops.frontends.openvino.writer import INT64, IrWriter, type_number
+from crossflops.frontends.openvino.reading import LayerPort
+from crossflops.frontends.openvino.recurrent import write_recurrent_cell, write_recurrent_sequence
+from crossflops.frontends.openvino.writer import INT64, IrWriter, onnx_type_number
 
 Write: TypeAlias = Callable[[IrWriter], None]
 _MOST = (1 << 63) - 1  # the end of a slice that has none
 
 
-def _single_node(kind: str, operands: int = 1, **attributes: float | int | str) -> Write:
+def _single_node_writer(kind: str, operands: int = 1, **attributes: float | int | str) -> Write:
     """Return the writer of an operation that is one node of its first operands."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the node."""
-        writer.write_result(kind, writer.operands()[:operands], **attributes)
+        writer.add_result_node(kind, writer.operand_values()[:operands], **attributes)
 
-    return write
+    return write_nodes
 
 
-def _node_pair(first: str, second: str, operands: int = 1) -> Write:
+def _node_pair_writer(first: str, second: str, operands: int = 1) -> Write:
     """Return the writer of an operation that is one function of another's result."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write both nodes."""
-        writer.write_result(second, [writer.add_node(first, writer.operands()[:operands])])
+        writer.add_result_node(
+            second, [writer.add_node(first, writer.operand_values()[:operands])]
+        )
 
-    return write
+    return write_nodes
 
 
 # Products.
@@ -58,7 +61,14 @@ def _window_attributes(writer: IrWriter) -> dict[str, Any]:
     return attributes
 
 
-def _filters_of_groups(writer: IrWriter, is_back: bool) -> tuple[str, int] | None:
+class GroupedFilters(NamedTuple):
+    """The filters of a grouped convolution as ONNX has them, and the number of groups."""
+
+    value: str
+    groups: int
+
+
+def _merge_group_filters(writer: IrWriter) -> GroupedFilters | None:
     """Return the filters of a grouped convolution as ONNX has them, and the number of groups.
 
     [G, M/G, C/G, k...] -> [M, C/G, k...], transposed [G, C/G, M/G, k...] -> [C, M/G, k...].
@@ -66,56 +76,56 @@ def _filters_of_groups(writer: IrWriter, is_back: bool) -> tuple[str, int] | Non
     groups, rows, *rest = writer.operand_port(1).dims
     if min(writer.operand_port(1).dims) < 0:
         return None
-    shape = writer.add_integers((groups * rows, *rest))
-    return writer.add_node("Reshape", [writer.operand(1), shape]), groups
+    shape = writer.add_integer_constant((groups * rows, *rest))
+    return GroupedFilters(writer.add_node("Reshape", [writer.operand_value(1), shape]), groups)
 
 
 def _convolution_writer(has_groups: bool) -> Write:
     """Return the writer of a convolution."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write Conv of X [N, C, ...] with W [M, C/group, k...]."""
-        weight, groups = writer.operand(1), 1
+        weight, groups = writer.operand_value(1), 1
         if has_groups:
-            filters = _filters_of_groups(writer, False)
+            filters = _merge_group_filters(writer)
             if filters is None:
-                writer.write_unknown()
+                writer.add_uncounted_node()
                 return
             weight, groups = filters
-        writer.write_result(
-            "Conv", [writer.operand(0), weight], group=groups, **_window_attributes(writer)
+        writer.add_result_node(
+            "Conv", [writer.operand_value(0), weight], group=groups, **_window_attributes(writer)
         )
 
-    return write
+    return write_nodes
 
 
-def _back_convolution(has_groups: bool) -> Write:
+def _conv_transpose_writer(has_groups: bool) -> Write:
     """Return the writer of a transposed convolution."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write ConvTranspose of X [N, C, ...] with W [C, M/group, k...]."""
         attributes = _window_attributes(writer)
-        weight, groups = writer.operand(1), 1
+        weight, groups = writer.operand_value(1), 1
         if has_groups:
-            filters = _filters_of_groups(writer, True)
+            filters = _merge_group_filters(writer)
             if filters is None:
-                writer.write_unknown()
+                writer.add_uncounted_node()
                 return
             weight, groups = filters
         if writer.has_operand(2):
             sizes = writer.constant_integers(2)
             if sizes is None:
-                writer.write_unknown()
+                writer.add_uncounted_node()
                 return
             attributes["output_shape"] = sizes
             attributes.pop("pads", None)
         elif padding := writer.integers_attribute("output_padding"):
             attributes["output_padding"] = padding
-        writer.write_result(
-            "ConvTranspose", [writer.operand(0), weight], group=groups, **attributes
+        writer.add_result_node(
+            "ConvTranspose", [writer.operand_value(0), weight], group=groups, **attributes
         )
 
-    return write
+    return write_nodes
 
 
 def _write_deformable(writer: IrWriter) -> None:
@@ -124,52 +134,54 @@ def _write_deformable(writer: IrWriter) -> None:
         "group": writer.integer_attribute("group", 1),
         "offset_group": writer.integer_attribute("deformable_group", 1),
     }
-    x, offsets, weight = (writer.operand(at) for at in range(3))
-    mask = writer.operand(3)
-    writer.write_result(
+    x, offsets, weight = (writer.operand_value(at) for at in range(3))
+    mask = writer.operand_value(3)
+    writer.add_result_node(
         "DeformConv", [x, weight, offsets, "", mask], **groups, **_window_attributes(writer)
     )
 
 
-def _swap_last_axes(writer: IrWriter, at: int) -> str:
+def _add_swap_of_last_axes(writer: IrWriter, at: int) -> str:
     """Return an operand with its last two axes in the other order."""
     rank = writer.operand_rank(at)
     if rank < 2:
-        return writer.operand(at)
+        return writer.operand_value(at)
     order = (*range(rank - 2), rank - 1, rank - 2)
-    return writer.add_node("Transpose", [writer.operand(at)], perm=order)
+    return writer.add_node("Transpose", [writer.operand_value(at)], perm=order)
 
 
 def _write_matmul(writer: IrWriter) -> None:
     """Write MatMul, either factor of which may be transposed."""
     factors = [
-        _swap_last_axes(writer, at) if writer.flag_attribute(name) else writer.operand(at)
+        _add_swap_of_last_axes(writer, at)
+        if writer.flag_attribute(name)
+        else writer.operand_value(at)
         for at, name in enumerate(("transpose_a", "transpose_b"))
     ]
-    writer.write_result("MatMul", factors)
+    writer.add_result_node("MatMul", factors)
 
 
 def _write_attention(writer: IrWriter) -> None:
     """Write ScaledDotProductAttention of Q, K, V [..., L, E], with a mask and a scale."""
     if writer.operand_rank(0) not in (3, 4):
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
     is_flat = writer.operand_rank(0) == 3
-    operands = [writer.operand(at) for at in range(3)]
+    operands = [writer.operand_value(at) for at in range(3)]
     if is_flat:  # a batch without heads
-        axes = writer.add_integers((1,))
+        axes = writer.add_integer_constant((1,))
         operands = [writer.add_node("Unsqueeze", [value, axes]) for value in operands]
-    mask = writer.operand(3) if writer.has_operand(3) and writer.operand_rank(3) else ""
+    mask = writer.operand_value(3) if writer.has_operand(3) and writer.operand_rank(3) else ""
     if mask and is_flat and writer.operand_rank(3) == 3:
-        mask = writer.add_node("Unsqueeze", [mask, writer.add_integers((1,))])
+        mask = writer.add_node("Unsqueeze", [mask, writer.add_integer_constant((1,))])
     attributes: dict[str, Any] = {"is_causal": int(writer.flag_attribute("causal"))}
     if writer.has_operand(4) and (scale := writer.constant_numbers(4)):
         attributes["scale"] = float(scale[0])
     if not is_flat:
-        writer.write_result("Attention", [*operands, mask], **attributes)
+        writer.add_result_node("Attention", [*operands, mask], **attributes)
         return
     heads = writer.add_node("Attention", [*operands, mask], **attributes)
-    writer.write_result("Squeeze", [heads, writer.add_integers((1,))])
+    writer.add_result_node("Squeeze", [heads, writer.add_integer_constant((1,))])
 
 
 # Pools, reductions, resampling.
@@ -181,17 +193,19 @@ def _write_max_pool(writer: IrWriter) -> None:
     attributes["ceil_mode"] = int(
         writer.text_attribute("rounding_type", "floor").startswith("ceil")
     )
-    if len(writer.layer.outputs) < 2:
-        writer.write_result("MaxPool", [writer.operand(0)], **attributes)
-    elif writer.output_type(1) == INT64:
-        results = [writer.result_value(), writer.result_value(1)]
-        writer.add_node("MaxPool", [writer.operand(0)], results, **attributes)
+    if len(writer.current_layer.outputs) < 2:
+        writer.add_result_node("MaxPool", [writer.operand_value(0)], **attributes)
+    elif writer.result_type_number(1) == INT64:
+        results = [writer.result_name(), writer.result_name(1)]
+        writer.add_node("MaxPool", [writer.operand_value(0)], results, **attributes)
     else:
-        indices = f"{writer.result_value(1)}:int64"
+        indices = f"{writer.result_name(1)}:int64"
         writer.add_node(
-            "MaxPool", [writer.operand(0)], [writer.result_value(), indices], **attributes
+            "MaxPool", [writer.operand_value(0)], [writer.result_name(), indices], **attributes
         )
-        writer.add_node("Cast", [indices], [writer.result_value(1)], to=writer.output_type(1))
+        writer.add_node(
+            "Cast", [indices], [writer.result_name(1)], to=writer.result_type_number(1)
+        )
 
 
 def _write_average_pool(writer: IrWriter) -> None:
@@ -201,41 +215,43 @@ def _write_average_pool(writer: IrWriter) -> None:
         writer.text_attribute("rounding_type", "floor").startswith("ceil")
     )
     attributes["count_include_pad"] = int(not writer.flag_attribute("exclude-pad", True))
-    writer.write_result("AveragePool", [writer.operand(0)], **attributes)
+    writer.add_result_node("AveragePool", [writer.operand_value(0)], **attributes)
 
 
-def _adaptive_pool(kind: str) -> Write:
+def _adaptive_pool_writer(kind: str) -> Write:
     """Return the writer of an adaptive pool, which needs sizes that its windows divide."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the pool whose windows are all alike, or name the operation."""
         area, sizes = writer.operand_port(0).dims[2:], writer.constant_integers(1)
-        if sizes is None or len(writer.layer.outputs) > 1:
-            writer.write_unknown()
+        if sizes is None or len(writer.current_layer.outputs) > 1:
+            writer.add_uncounted_node()
         elif set(sizes) == {1}:
-            writer.write_result(f"Global{kind}", [writer.operand(0)])
+            writer.add_result_node(f"Global{kind}", [writer.operand_value(0)])
         elif min(area) > 0 and not any(
             side % size for side, size in zip(area, sizes, strict=True)
         ):
             steps = tuple(side // size for side, size in zip(area, sizes, strict=True))
-            writer.write_result(kind, [writer.operand(0)], kernel_shape=steps, strides=steps)
+            writer.add_result_node(
+                kind, [writer.operand_value(0)], kernel_shape=steps, strides=steps
+            )
         else:
-            writer.write_unknown()
+            writer.add_uncounted_node()
 
-    return write
+    return write_nodes
 
 
-def _axes_reduction(kind: str) -> Write:
+def _axes_reduction_writer(kind: str) -> Write:
     """Return the writer of a reduction along the axes of the second input."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the reduction."""
         # of a vector all axes, for which ONNX needs none: sizes are computed so
-        axes = [writer.as_int64(1)] if writer.operand_rank(0) != 1 else []
+        axes = [writer.operand_as_int64(1)] if writer.operand_rank(0) != 1 else []
         keeps = int(writer.flag_attribute("keep_dims"))
-        writer.write_result(kind, [writer.operand(0), *axes], keepdims=keeps)
+        writer.add_result_node(kind, [writer.operand_value(0), *axes], keepdims=keeps)
 
-    return write
+    return write_nodes
 
 
 _RESIZE_MODES = {
@@ -247,11 +263,11 @@ _RESIZE_MODES = {
 def _write_interpolate(writer: IrWriter) -> None:
     """Write Interpolate: sizes or scales of some axes; of the first version always sizes."""
     mode = _RESIZE_MODES.get(writer.text_attribute("mode"), "linear")
-    if writer.layer.opset in ("opset1", "opset2", "opset3"):
+    if writer.current_layer.opset in ("opset1", "opset2", "opset3"):
         axes, by_scales, sizes_at, scales_at = writer.integers_attribute("axes"), False, 1, 1
     else:
         by_scales = writer.text_attribute("shape_calculation_mode") == "scales"
-        is_newest = writer.layer.opset not in (
+        is_newest = writer.current_layer.opset not in (
             "opset4",
             "opset5",
             "opset6",
@@ -268,20 +284,20 @@ def _write_interpolate(writer: IrWriter) -> None:
             else tuple(range(writer.operand_rank(0)))
         )
         if axes_read is None:
-            writer.write_unknown()
+            writer.add_uncounted_node()
             return
         axes = axes_read
     attributes: dict[str, Any] = {"mode": mode, "axes": axes}
     if writer.flag_attribute("antialias"):
         attributes["antialias"] = 1
     if by_scales:
-        scales = writer.operand(scales_at)
-        if type_number(writer.operand_port(scales_at).precision) != 1:
+        scales = writer.operand_value(scales_at)
+        if onnx_type_number(writer.operand_port(scales_at).precision) != 1:
             scales = writer.add_node("Cast", [scales], to=1)
-        writer.write_result("Resize", [writer.operand(0), "", scales], **attributes)
+        writer.add_result_node("Resize", [writer.operand_value(0), "", scales], **attributes)
     else:
-        operands = [writer.operand(0), "", "", writer.as_int64(sizes_at)]
-        writer.write_result("Resize", operands, **attributes)
+        operands = [writer.operand_value(0), "", "", writer.operand_as_int64(sizes_at)]
+        writer.add_result_node("Resize", operands, **attributes)
 
 
 # Norms and functions of elements.
@@ -297,37 +313,39 @@ def _write_mvn(writer: IrWriter) -> None:
         first = 1 if writer.flag_attribute("across_channels") else 2
         axes = tuple(range(first, writer.operand_rank(0)))
     if axes is None:
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
     axes = tuple(axis % writer.operand_rank(0) for axis in axes)
     if writer.flag_attribute("normalize_variance", True):
-        writer.write_result("MeanVarianceNormalization", [writer.operand(0)], axes=axes)
+        writer.add_result_node("MeanVarianceNormalization", [writer.operand_value(0)], axes=axes)
         return
     mean = writer.add_node(
-        "ReduceMean", [writer.operand(0), writer.add_integers(axes)], keepdims=1
+        "ReduceMean", [writer.operand_value(0), writer.add_integer_constant(axes)], keepdims=1
     )
-    writer.write_result("Sub", [writer.operand(0), mean])
+    writer.add_result_node("Sub", [writer.operand_value(0), mean])
 
 
 def _write_normalize(writer: IrWriter) -> None:
     """Write NormalizeL2: X divided by the root of the sum of its squares along some axes."""
     axes = writer.constant_integers(1)
     if axes is not None and len(axes) == 1:
-        writer.write_result("LpNormalization", [writer.operand(0)], axis=axes[0], p=2)
+        writer.add_result_node("LpNormalization", [writer.operand_value(0)], axis=axes[0], p=2)
         return
-    norm = writer.add_node("ReduceL2", [writer.operand(0), writer.as_int64(1)], keepdims=1)
-    writer.write_result("Div", [writer.operand(0), norm])
+    norm = writer.add_node(
+        "ReduceL2", [writer.operand_value(0), writer.operand_as_int64(1)], keepdims=1
+    )
+    writer.add_result_node("Div", [writer.operand_value(0), norm])
 
 
 def _write_batch_norm(writer: IrWriter) -> None:
     """Write BatchNormInference; its first version has the data behind the scale and the shift."""
     data, scale, shift = (
         (0, 1, 2)
-        if writer.layer.opset not in ("opset1", "opset2", "opset3", "opset4")
+        if writer.current_layer.opset not in ("opset1", "opset2", "opset3", "opset4")
         else (2, 0, 1)
     )
-    operands = [writer.operand(at) for at in (data, scale, shift, 3, 4)]
-    writer.write_result("BatchNormalization", operands)
+    operands = [writer.operand_value(at) for at in (data, scale, shift, 3, 4)]
+    writer.add_result_node("BatchNormalization", operands)
 
 
 def _write_group_norm(writer: IrWriter) -> None:
@@ -335,80 +353,89 @@ def _write_group_norm(writer: IrWriter) -> None:
 
     ONNX infers no shape for its own operator.
     """
-    data, groups = writer.operand(0), writer.integer_attribute("num_groups", 1)
-    grouped = writer.add_node("Reshape", [data, writer.add_integers((0, groups, -1))])
+    data, groups = writer.operand_value(0), writer.integer_attribute("num_groups", 1)
+    grouped = writer.add_node("Reshape", [data, writer.add_integer_constant((0, groups, -1))])
     normal = writer.add_node("MeanVarianceNormalization", [grouped], axes=(2,))
     full = writer.add_node("Reshape", [normal, writer.add_node("Shape", [data])])
-    shape = writer.add_integers((-1, *(1 for _ in range(writer.operand_rank(0) - 2))))
-    scale, shift = (writer.add_node("Reshape", [writer.operand(at), shape]) for at in (1, 2))
-    writer.write_result("Add", [writer.add_node("Mul", [full, scale]), shift])
+    shape = writer.add_integer_constant((-1, *(1 for _ in range(writer.operand_rank(0) - 2))))
+    scale, shift = (writer.add_node("Reshape", [writer.operand_value(at), shape]) for at in (1, 2))
+    writer.add_result_node("Add", [writer.add_node("Mul", [full, scale]), shift])
 
 
 def _write_lrn(writer: IrWriter) -> None:
     """Write LRN over neighbouring channels."""
-    writer.write_result("LRN", [writer.operand(0)], size=writer.integer_attribute("size", 1))
+    writer.add_result_node(
+        "LRN", [writer.operand_value(0)], size=writer.integer_attribute("size", 1)
+    )
 
 
 def _write_rms(writer: IrWriter) -> None:
     """Write RMS, x / sqrt(mean(x^2)) times a scale, over the last axis."""
-    writer.write_result("RMSNormalization", writer.operands()[:2], axis=-1)
+    writer.add_result_node("RMSNormalization", writer.operand_values()[:2], axis=-1)
 
 
 def _write_clamp(writer: IrWriter) -> None:
     """Write Clamp between two numbers."""
-    dtype = type_number(writer.operand_port(0).precision)
+    dtype = onnx_type_number(writer.operand_port(0).precision)
     if dtype in (1, 10, 11, 16):
-        bounds = [writer.add_float(writer.float_attribute(name), dtype) for name in ("min", "max")]
-    else:
         bounds = [
-            writer.add_integers((writer.integer_attribute(name),), dtype, scalar=True)
+            writer.add_float_constant(writer.float_attribute(name), dtype)
             for name in ("min", "max")
         ]
-    writer.write_result("Clip", [writer.operand(0), *bounds])
+    else:
+        bounds = [
+            writer.add_integer_constant((writer.integer_attribute(name),), dtype, scalar=True)
+            for name in ("min", "max")
+        ]
+    writer.add_result_node("Clip", [writer.operand_value(0), *bounds])
 
 
 def _write_gelu(writer: IrWriter) -> None:
     """Write Gelu, by tanh if it is approximate."""
     form = "tanh" if writer.text_attribute("approximation_mode").lower() == "tanh" else "none"
-    writer.write_result("Gelu", [writer.operand(0)], approximate=form)
+    writer.add_result_node("Gelu", [writer.operand_value(0)], approximate=form)
 
 
 def _write_swish(writer: IrWriter) -> None:
     """Write Swish: x times the logistic function of x, or of beta x."""
-    inner = writer.operand(0)
+    inner = writer.operand_value(0)
     if writer.has_operand(1) and writer.constant_numbers(1) != (1.0,):
-        inner = writer.add_node("Mul", [inner, writer.operand(1)])
-    writer.write_result("Mul", [writer.operand(0), writer.add_node("Sigmoid", [inner])])
+        inner = writer.add_node("Mul", [inner, writer.operand_value(1)])
+    writer.add_result_node("Mul", [writer.operand_value(0), writer.add_node("Sigmoid", [inner])])
 
 
 def _write_prelu(writer: IrWriter) -> None:
     """Write PRelu, whose slope is one for each channel or for all."""
-    slope, rank = writer.operand(1), writer.operand_rank(0)
+    slope, rank = writer.operand_value(1), writer.operand_rank(0)
     if writer.operand_rank(1) == 1 and rank > 2 and writer.operand_port(1).dims != (1,):
         shape = (-1, *(1 for _ in range(rank - 2)))
-        slope = writer.add_node("Reshape", [slope, writer.add_integers(shape)])
-    writer.write_result("PRelu", [writer.operand(0), slope])
+        slope = writer.add_node("Reshape", [slope, writer.add_integer_constant(shape)])
+    writer.add_result_node("PRelu", [writer.operand_value(0), slope])
 
 
 def _write_squared_difference(writer: IrWriter) -> None:
     """Write SquaredDifference."""
-    difference = writer.add_node("Sub", writer.operands()[:2])
-    writer.write_result("Mul", [difference, difference])
+    difference = writer.add_node("Sub", writer.operand_values()[:2])
+    writer.add_result_node("Mul", [difference, difference])
 
 
-def _write_softmax(kind: str) -> Write:
+def _softmax_writer(kind: str) -> Write:
     """Return the writer of a softmax along its axis."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the softmax."""
-        writer.write_result(kind, [writer.operand(0)], axis=writer.integer_attribute("axis", 1))
+        writer.add_result_node(
+            kind, [writer.operand_value(0)], axis=writer.integer_attribute("axis", 1)
+        )
 
-    return write
+    return write_nodes
 
 
 def _write_elu(writer: IrWriter) -> None:
     """Write Elu."""
-    writer.write_result("Elu", [writer.operand(0)], alpha=writer.float_attribute("alpha", 1.0))
+    writer.add_result_node(
+        "Elu", [writer.operand_value(0)], alpha=writer.float_attribute("alpha", 1.0)
+    )
 
 
 def _write_fake_quantize(writer: IrWriter) -> None:
@@ -424,21 +451,21 @@ def _write_fake_quantize(writer: IrWriter) -> None:
     )
     if levels > 256:
         number = 5 if signed else 4
-    dtype = type_number(writer.operand_port(0).precision)
-    scale = writer.add_float(1.0, dtype)
-    zero = writer.add_type_zero("zero", number)
-    quantized = writer.add_node("QuantizeLinear", [writer.operand(0), scale, zero])
-    writer.write_result("DequantizeLinear", [quantized, scale, zero])
+    dtype = onnx_type_number(writer.operand_port(0).precision)
+    scale = writer.add_float_constant(1.0, dtype)
+    zero = writer.add_zero_of_type("zero", number)
+    quantized = writer.add_node("QuantizeLinear", [writer.operand_value(0), scale, zero])
+    writer.add_result_node("DequantizeLinear", [quantized, scale, zero])
 
 
 def _write_promotion(writer: IrWriter) -> None:
     """Write ConvertPromoteTypes: both operands in the type that their results have."""
     for at in range(2):
-        to = writer.output_type(at)
+        to = writer.result_type_number(at)
         if to:
-            writer.add_node("Cast", [writer.operand(at)], [writer.result_value(at)], to=to)
+            writer.add_node("Cast", [writer.operand_value(at)], [writer.result_name(at)], to=to)
         else:
-            writer.add_node("Identity", [writer.operand(at)], [writer.result_value(at)])
+            writer.add_node("Identity", [writer.operand_value(at)], [writer.result_name(at)])
 
 
 # Weights that are stored in another type than the one they are computed in.
@@ -446,17 +473,17 @@ def _write_promotion(writer: IrWriter) -> None:
 
 def _write_convert(writer: IrWriter) -> None:
     """Write Convert; of a stored weight the type in which the file has it is noted."""
-    writer.write_result("Cast", [writer.operand(0)], to=writer.output_type())
-    stored = writer.weights_of.get(writer.operand(0))
-    if stored and writer.output_type() in _FLOAT_TYPES:
-        writer.storage[writer.result_value()] = stored
+    writer.add_result_node("Cast", [writer.operand_value(0)], to=writer.result_type_number())
+    stored = writer.weights_of.get(writer.operand_value(0))
+    if stored and writer.result_type_number() in _FLOAT_TYPES:
+        writer.storage[writer.result_name()] = stored
 
 
 _FLOAT_TYPES = (1, 10, 11, 16)  # TensorProto.DataType
 _VIEWS = ("Convert", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def _weight_behind_scale(writer: IrWriter) -> tuple[int, int] | None:
+def _source_of_scaled_weight(writer: IrWriter) -> LayerPort | None:
     """Return layer and port of the constant of a compressed weight, (q - zero) * scale."""
     layer = writer.operand_maker(0)
     if layer is not None and layer.kind == "Subtract":
@@ -477,14 +504,14 @@ _COMPRESSED = ("i8", "u8", "i4", "u4", "u2", "nf4", "f8e4m3", "f8e5m2", "f4e2m1"
 
 def _write_multiply(writer: IrWriter) -> None:
     """Write Multiply; the scale of a compressed weight is that of DequantizeLinear."""
-    source = _weight_behind_scale(writer)
+    source = _source_of_scaled_weight(writer)
     if source is None:
-        writer.write_result("Mul", writer.operands()[:2])
+        writer.add_result_node("Mul", writer.operand_values()[:2])
         return
-    dtype = writer.output_type()
+    dtype = writer.result_type_number()
     stored = writer.values[source]
-    writer.write_result("DequantizeLinear", [stored, writer.add_float(1.0, dtype)])
-    writer.weights_of[writer.result_value()] = writer.constant_types[stored]
+    writer.add_result_node("DequantizeLinear", [stored, writer.add_float_constant(1.0, dtype)])
+    writer.weights_of[writer.result_name()] = writer.constant_types[stored]
 
 
 # Movement of data.
@@ -493,37 +520,41 @@ def _write_multiply(writer: IrWriter) -> None:
 def _write_reshape(writer: IrWriter) -> None:
     """Write Reshape; a 0 of its shape is the size of the operand if it is special."""
     allow = int(not writer.flag_attribute("special_zero"))
-    writer.write_result("Reshape", [writer.operand(0), writer.as_int64(1)], allowzero=allow)
+    writer.add_result_node(
+        "Reshape", [writer.operand_value(0), writer.operand_as_int64(1)], allowzero=allow
+    )
 
 
 def _write_transpose(writer: IrWriter) -> None:
     """Write Transpose; without an order the axes are reversed."""
     order = writer.constant_integers(1)
     if order is None:
-        writer.write_unknown()
+        writer.add_uncounted_node()
     elif order:
-        writer.write_result("Transpose", [writer.operand(0)], perm=order)
+        writer.add_result_node("Transpose", [writer.operand_value(0)], perm=order)
     else:
-        writer.write_result("Transpose", [writer.operand(0)])
+        writer.add_result_node("Transpose", [writer.operand_value(0)])
 
 
-def _write_axes(kind: str) -> Write:
+def _axis_insertion_writer(kind: str) -> Write:
     """Return the writer of an operation that adds or removes axes."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the node."""
-        axes = [writer.as_int64(1)] if writer.has_operand(1) else []
-        writer.write_result(kind, [writer.operand(0), *axes])
+        axes = [writer.operand_as_int64(1)] if writer.has_operand(1) else []
+        writer.add_result_node(kind, [writer.operand_value(0), *axes])
 
-    return write
+    return write_nodes
 
 
 def _write_concat(writer: IrWriter) -> None:
     """Write Concat along an axis."""
-    writer.write_result("Concat", writer.operands(), axis=writer.integer_attribute("axis"))
+    writer.add_result_node(
+        "Concat", writer.operand_values(), axis=writer.integer_attribute("axis")
+    )
 
 
-def _constant_axis(writer: IrWriter, at: int, default: int = 0) -> int | None:
+def _axis_from_constant_input(writer: IrWriter, at: int, default: int = 0) -> int | None:
     """Return an axis that is a constant input; None if it is computed."""
     values = writer.constant_integers(at) if writer.has_operand(at) else (default,)
     return values[0] if values else None
@@ -531,125 +562,133 @@ def _constant_axis(writer: IrWriter, at: int, default: int = 0) -> int | None:
 
 def _write_split(writer: IrWriter) -> None:
     """Write Split into equal parts."""
-    axis = _constant_axis(writer, 1)
+    axis = _axis_from_constant_input(writer, 1)
     if axis is None:
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
-    results = [writer.result_value(at) for at in range(len(writer.layer.outputs))]
-    writer.add_node("Split", [writer.operand(0)], results, axis=axis, num_outputs=len(results))
+    results = [writer.result_name(at) for at in range(len(writer.current_layer.outputs))]
+    writer.add_node(
+        "Split", [writer.operand_value(0)], results, axis=axis, num_outputs=len(results)
+    )
 
 
 def _write_variadic_split(writer: IrWriter) -> None:
     """Write VariadicSplit; a length of -1 is what the others leave."""
-    axis, lengths = _constant_axis(writer, 1), writer.constant_integers(2)
+    axis, lengths = _axis_from_constant_input(writer, 1), writer.constant_integers(2)
     if axis is None:
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
-    results = [writer.result_value(at) for at in range(len(writer.layer.outputs))]
-    fixed = tuple(port.dims[axis] if port.dims else -1 for port in writer.layer.outputs)
+    results = [writer.result_name(at) for at in range(len(writer.current_layer.outputs))]
+    fixed = tuple(port.dims[axis] if port.dims else -1 for port in writer.current_layer.outputs)
     parts: list[int | str] = list(lengths or writer.vector_elements(2))
     if not parts and min(fixed) >= 0:
         parts = list(fixed)
     if -1 in parts:
         at = axis % writer.operand_rank(0)
-        rest = writer.add_node("Shape", [writer.operand(0)], start=at, end=at + 1)
+        rest = writer.add_node("Shape", [writer.operand_value(0)], start=at, end=at + 1)
         for part in (part for part in parts if part != -1):
-            taken = writer.add_integers((part,)) if isinstance(part, int) else part
+            taken = writer.add_integer_constant((part,)) if isinstance(part, int) else part
             rest = writer.add_node("Sub", [rest, taken])
         parts = [rest if part == -1 else part for part in parts]
-    sizes = _vector_value(writer, parts) if parts else writer.as_int64(2)
-    writer.add_node("Split", [writer.operand(0), sizes], results, axis=axis)
+    sizes = _add_vector(writer, parts) if parts else writer.operand_as_int64(2)
+    writer.add_node("Split", [writer.operand_value(0), sizes], results, axis=axis)
 
 
 def _write_gather(writer: IrWriter) -> None:
     """Write Gather along an axis; axes of a batch have indices of their own."""
-    axis, batch = _constant_axis(writer, 2), writer.integer_attribute("batch_dims")
+    axis, batch = _axis_from_constant_input(writer, 2), writer.integer_attribute("batch_dims")
     if axis is None:
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
-    indices = writer.operand(1)
-    if type_number(writer.operand_port(1).precision) not in (6, INT64):
+    indices = writer.operand_value(1)
+    if onnx_type_number(writer.operand_port(1).precision) not in (6, INT64):
         indices = writer.add_node("Cast", [indices], to=INT64)
     if not batch:
-        writer.write_result("Gather", [writer.operand(0), indices], axis=axis)
+        writer.add_result_node("Gather", [writer.operand_value(0), indices], axis=axis)
         return
     if axis % writer.operand_rank(0) != batch % writer.operand_rank(1):
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
-    indices = writer.as_int64(1, vector=False)
-    last = writer.add_node("Unsqueeze", [indices, writer.add_integers((-1,))])
-    writer.write_result(
-        "GatherND", [writer.operand(0), last], batch_dims=batch % writer.operand_rank(1)
+    indices = writer.operand_as_int64(1, vector=False)
+    last = writer.add_node("Unsqueeze", [indices, writer.add_integer_constant((-1,))])
+    writer.add_result_node(
+        "GatherND", [writer.operand_value(0), last], batch_dims=batch % writer.operand_rank(1)
     )
 
 
 def _write_gather_nd(writer: IrWriter) -> None:
     """Write GatherND."""
-    operands = [writer.operand(0), writer.as_int64(1, vector=False)]
-    writer.write_result("GatherND", operands, batch_dims=writer.integer_attribute("batch_dims"))
+    operands = [writer.operand_value(0), writer.operand_as_int64(1, vector=False)]
+    writer.add_result_node("GatherND", operands, batch_dims=writer.integer_attribute("batch_dims"))
 
 
 def _write_gather_elements(writer: IrWriter) -> None:
     """Write GatherElements."""
-    writer.write_result(
-        "GatherElements", writer.operands()[:2], axis=writer.integer_attribute("axis")
+    writer.add_result_node(
+        "GatherElements", writer.operand_values()[:2], axis=writer.integer_attribute("axis")
     )
 
 
 def _write_scatter_elements(writer: IrWriter) -> None:
     """Write ScatterElementsUpdate along an axis; a reduction adds, multiplies or compares."""
-    axis = _constant_axis(writer, 3)
+    axis = _axis_from_constant_input(writer, 3)
     names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
     reduction = names.get(writer.text_attribute("reduction"), "none")
     if axis is None or writer.text_attribute("reduction") == "mean":
-        writer.write_unknown()
+        writer.add_uncounted_node()
         return
-    operands = writer.operands()[:3]
-    writer.write_result("ScatterElements", operands, axis=axis, reduction=reduction)
+    operands = writer.operand_values()[:3]
+    writer.add_result_node("ScatterElements", operands, axis=axis, reduction=reduction)
 
 
 def _write_scatter_nd(writer: IrWriter) -> None:
     """Write ScatterNDUpdate."""
     names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
     reduction = names.get(writer.text_attribute("reduction"), "none")
-    operands = [writer.operand(0), writer.as_int64(1, vector=False), writer.operand(2)]
-    writer.write_result("ScatterND", operands, reduction=reduction)
+    operands = [
+        writer.operand_value(0),
+        writer.operand_as_int64(1, vector=False),
+        writer.operand_value(2),
+    ]
+    writer.add_result_node("ScatterND", operands, reduction=reduction)
 
 
 def _write_scatter(writer: IrWriter) -> None:
     """Write ScatterUpdate along the first axis."""
-    if _constant_axis(writer, 3) != 0:
-        writer.write_unknown()
+    if _axis_from_constant_input(writer, 3) != 0:
+        writer.add_uncounted_node()
         return
-    indices = writer.as_int64(1, vector=False)
-    last = writer.add_node("Unsqueeze", [indices, writer.add_integers((-1,))])
-    writer.write_result("ScatterND", [writer.operand(0), last, writer.operand(2)])
+    indices = writer.operand_as_int64(1, vector=False)
+    last = writer.add_node("Unsqueeze", [indices, writer.add_integer_constant((-1,))])
+    writer.add_result_node("ScatterND", [writer.operand_value(0), last, writer.operand_value(2)])
 
 
 def _write_pad(writer: IrWriter) -> None:
     """Write Pad by a value, or by elements of the operand."""
     modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "reflect"}
-    pads = writer.add_node("Concat", [writer.as_int64(1), writer.as_int64(2)], axis=0)
-    operands = [writer.operand(0), pads]
+    pads = writer.add_node(
+        "Concat", [writer.operand_as_int64(1), writer.operand_as_int64(2)], axis=0
+    )
+    operands = [writer.operand_value(0), pads]
     mode = modes.get(writer.text_attribute("pad_mode"), "constant")
     if mode == "constant" and writer.has_operand(3):
-        operands.append(writer.operand(3))
-    writer.write_result("Pad", operands, mode=mode)
+        operands.append(writer.operand_value(3))
+    writer.add_result_node("Pad", operands, mode=mode)
 
 
 def _write_tile(writer: IrWriter) -> None:
     """Write Tile; fewer repeats than axes are those of the last axes."""
     repeats, rank = writer.constant_integers(1), writer.operand_rank(0)
     if repeats is not None and len(repeats) < rank:
-        sizes = writer.add_integers((*(1 for _ in range(rank - len(repeats))), *repeats))
+        sizes = writer.add_integer_constant((*(1 for _ in range(rank - len(repeats))), *repeats))
     else:
-        sizes = writer.as_int64(1)
-    writer.write_result("Tile", [writer.operand(0), sizes])
+        sizes = writer.operand_as_int64(1)
+    writer.add_result_node("Tile", [writer.operand_value(0), sizes])
 
 
 def _write_broadcast(writer: IrWriter) -> None:
     """Write Broadcast to a shape; explicit axes are those of a vector or a scalar."""
-    data, rank = writer.operand(0), writer.operand_rank(0)
+    data, rank = writer.operand_value(0), writer.operand_rank(0)
     if (
         writer.has_operand(2)
         and writer.text_attribute("mode", "numpy").lower() == "explicit"
@@ -658,47 +697,52 @@ def _write_broadcast(writer: IrWriter) -> None:
         axes = writer.constant_integers(2)
         count = writer.operand_port(1).dims[0] if writer.operand_port(1).dims else -1
         if axes is None or count < 0:
-            writer.write_unknown()
+            writer.add_uncounted_node()
             return
         free = tuple(axis for axis in range(count) if axis not in axes)
         if free:
-            data = writer.add_node("Unsqueeze", [data, writer.add_integers(free)])
-    writer.write_result("Expand", [data, writer.as_int64(1)])
+            data = writer.add_node("Unsqueeze", [data, writer.add_integer_constant(free)])
+    writer.add_result_node("Expand", [data, writer.operand_as_int64(1)])
 
 
 def _write_shape_of(writer: IrWriter) -> None:
     """Write ShapeOf, in int64 or int32."""
-    if writer.output_type() == INT64:
-        writer.write_result("Shape", [writer.operand(0)])
+    if writer.result_type_number() == INT64:
+        writer.add_result_node("Shape", [writer.operand_value(0)])
     else:
-        writer.write_result(
-            "Cast", [writer.add_node("Shape", [writer.operand(0)])], to=writer.output_type()
+        writer.add_result_node(
+            "Cast",
+            [writer.add_node("Shape", [writer.operand_value(0)])],
+            to=writer.result_type_number(),
         )
 
 
 def _write_range(writer: IrWriter) -> None:
     """Write Range, whose operands have the type of its result."""
-    to = writer.output_type()
+    to = writer.result_type_number()
     operands = [
-        writer.operand(at)
-        if type_number(writer.operand_port(at).precision) == to
-        else writer.add_node("Cast", [writer.operand(at)], to=to)
+        writer.operand_value(at)
+        if onnx_type_number(writer.operand_port(at).precision) == to
+        else writer.add_node("Cast", [writer.operand_value(at)], to=to)
         for at in range(3)
     ]
     operands = [
-        writer.add_node("Reshape", [value, writer.add_integers(())])
+        writer.add_node("Reshape", [value, writer.add_integer_constant(())])
         if writer.operand_rank(at)
         else value
         for at, value in enumerate(operands)
     ]
-    writer.write_result("Range", operands)
+    writer.add_result_node("Range", operands)
 
 
 def _write_slice(writer: IrWriter) -> None:
     """Write Slice of data between starts and ends, in steps, along axes."""
-    data, starts, ends, steps = writer.operand(0), *(writer.as_int64(at) for at in (1, 2, 3))
-    axes = [writer.as_int64(4)] if writer.has_operand(4) else [""]
-    writer.write_result("Slice", [data, starts, ends, *axes, steps])
+    data, starts, ends, steps = (
+        writer.operand_value(0),
+        *(writer.operand_as_int64(at) for at in (1, 2, 3)),
+    )
+    axes = [writer.operand_as_int64(4)] if writer.has_operand(4) else [""]
+    writer.add_result_node("Slice", [data, starts, ends, *axes, steps])
 
 
 def _vector_element(writer: IrWriter, at: int, index: int) -> int | str:
@@ -706,16 +750,18 @@ def _vector_element(writer: IrWriter, at: int, index: int) -> int | str:
     known = writer.constant_integers(at)
     if known is not None:
         return known[index]
-    vector = writer.as_int64(at)
-    return writer.add_node("Gather", [vector, writer.add_integers((index,))], axis=0)
+    vector = writer.operand_as_int64(at)
+    return writer.add_node("Gather", [vector, writer.add_integer_constant((index,))], axis=0)
 
 
-def _vector_value(writer: IrWriter, items: list[int | str]) -> str:
+def _add_vector(writer: IrWriter, items: list[int | str]) -> str:
     """Return a vector of numbers and of computed elements."""
     numbers = [item for item in items if isinstance(item, int)]
     if len(numbers) == len(items):
-        return writer.add_integers(numbers)
-    parts = [writer.add_integers((item,)) if isinstance(item, int) else item for item in items]
+        return writer.add_integer_constant(numbers)
+    parts = [
+        writer.add_integer_constant((item,)) if isinstance(item, int) else item for item in items
+    ]
     return writer.add_node("Concat", parts, axis=0)
 
 
@@ -755,7 +801,7 @@ def _write_strided_slice(writer: IrWriter) -> None:
             if isinstance(first, int):
                 last: int | str = first + 1 if first != -1 else _MOST
             else:
-                last = writer.add_node("Add", [first, writer.add_integers((1,))])
+                last = writer.add_node("Add", [first, writer.add_integer_constant((1,))])
             dropped.append(result_axis)
             step = 1
         else:
@@ -770,25 +816,25 @@ def _write_strided_slice(writer: IrWriter) -> None:
         steps.append(step)
         axes.append(axis)
         axis, result_axis = axis + 1, result_axis + 1
-    value = writer.operand(0)
+    value = writer.operand_value(0)
     if axes:
-        bounds = [_vector_value(writer, items) for items in (starts, ends)]
-        where = writer.add_integers(axes)
-        value = writer.add_node("Slice", [value, *bounds, where, _vector_value(writer, steps)])
+        bounds = [_add_vector(writer, items) for items in (starts, ends)]
+        where = writer.add_integer_constant(axes)
+        value = writer.add_node("Slice", [value, *bounds, where, _add_vector(writer, steps)])
     if added:
-        value = writer.add_node("Unsqueeze", [value, writer.add_integers(added)])
+        value = writer.add_node("Unsqueeze", [value, writer.add_integer_constant(added)])
     if dropped:
-        value = writer.add_node("Squeeze", [value, writer.add_integers(dropped)])
-    writer.write_result("Identity", [value])
+        value = writer.add_node("Squeeze", [value, writer.add_integer_constant(dropped)])
+    writer.add_result_node("Identity", [value])
 
 
 def _write_one_hot(writer: IrWriter) -> None:
     """Write OneHot: the values are those where the index is not, and where it is."""
-    flat = writer.add_integers((1,))
-    pair = [writer.add_node("Reshape", [writer.operand(at), flat]) for at in (3, 2)]
+    flat = writer.add_integer_constant((1,))
+    pair = [writer.add_node("Reshape", [writer.operand_value(at), flat]) for at in (3, 2)]
     values = writer.add_node("Concat", pair, axis=0)
-    operands = [writer.operand(0), writer.as_int64(1), values]
-    writer.write_result("OneHot", operands, axis=writer.integer_attribute("axis", -1))
+    operands = [writer.operand_value(0), writer.operand_as_int64(1), values]
+    writer.add_result_node("OneHot", operands, axis=writer.integer_attribute("axis", -1))
 
 
 def _write_top_k(writer: IrWriter) -> None:
@@ -798,12 +844,14 @@ def _write_top_k(writer: IrWriter) -> None:
         "largest": int(writer.text_attribute("mode", "max") == "max"),
         "sorted": int(writer.text_attribute("sort", "value") != "none"),
     }
-    operands = [writer.operand(0), writer.as_int64(1)]
-    is_int64 = len(writer.layer.outputs) < 2 or writer.output_type(1) == INT64
-    indices = writer.result_value(1) if is_int64 else f"{writer.result_value(1)}:int64"
-    writer.add_node("TopK", operands, [writer.result_value(), indices], **attributes)
+    operands = [writer.operand_value(0), writer.operand_as_int64(1)]
+    is_int64 = len(writer.current_layer.outputs) < 2 or writer.result_type_number(1) == INT64
+    indices = writer.result_name(1) if is_int64 else f"{writer.result_name(1)}:int64"
+    writer.add_node("TopK", operands, [writer.result_name(), indices], **attributes)
     if not is_int64:
-        writer.add_node("Cast", [indices], [writer.result_value(1)], to=writer.output_type(1))
+        writer.add_node(
+            "Cast", [indices], [writer.result_name(1)], to=writer.result_type_number(1)
+        )
 
 
 def _write_cum_sum(writer: IrWriter) -> None:
@@ -812,29 +860,29 @@ def _write_cum_sum(writer: IrWriter) -> None:
         "exclusive": int(writer.flag_attribute("exclusive")),
         "reverse": int(writer.flag_attribute("reverse")),
     }
-    writer.write_result("CumSum", writer.operands()[:2], **attributes)
+    writer.add_result_node("CumSum", writer.operand_values()[:2], **attributes)
 
 
-def _block_movement(kind: str) -> Write:
+def _block_movement_writer(kind: str) -> Write:
     """Return the writer of DepthToSpace or SpaceToDepth of images."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the node; blocks of other ranks than images are named."""
         if writer.operand_rank(0) != 4:
-            writer.write_unknown()
+            writer.add_uncounted_node()
             return
         attributes: dict[str, Any] = {"blocksize": writer.integer_attribute("block_size", 1)}
         if kind == "DepthToSpace":
             attributes["mode"] = "CRD" if writer.text_attribute("mode") == "depth_first" else "DCR"
-        writer.write_result(kind, [writer.operand(0)], **attributes)
+        writer.add_result_node(kind, [writer.operand_value(0)], **attributes)
 
-    return write
+    return write_nodes
 
 
 def _write_same_shape(writer: IrWriter) -> None:
     """Write an operation that moves elements, and keeps the shape."""
     order = tuple(range(writer.operand_rank(0)))
-    writer.write_result("Transpose", [writer.operand(0)], perm=order)
+    writer.add_result_node("Transpose", [writer.operand_value(0)], perm=order)
 
 
 def _write_grid_sample(writer: IrWriter) -> None:
@@ -845,7 +893,7 @@ def _write_grid_sample(writer: IrWriter) -> None:
         "align_corners": int(writer.flag_attribute("align_corners")),
         "padding_mode": writer.text_attribute("padding_mode", "zeros"),
     }
-    writer.write_result("GridSample", writer.operands()[:2], **attributes)
+    writer.add_result_node("GridSample", writer.operand_values()[:2], **attributes)
 
 
 def _write_roi_align(writer: IrWriter) -> None:
@@ -857,30 +905,34 @@ def _write_roi_align(writer: IrWriter) -> None:
         "spatial_scale": writer.float_attribute("spatial_scale", 1.0),
         "mode": writer.text_attribute("mode", "avg"),
     }
-    operands = [writer.operand(0), writer.operand(1), writer.as_int64(2)]
-    writer.write_result("RoiAlign", operands, **attributes)
+    operands = [writer.operand_value(0), writer.operand_value(1), writer.operand_as_int64(2)]
+    writer.add_result_node("RoiAlign", operands, **attributes)
 
 
 def _write_einsum(writer: IrWriter) -> None:
     """Write Einsum of an equation."""
-    writer.write_result("Einsum", writer.operands(), equation=writer.text_attribute("equation"))
+    writer.add_result_node(
+        "Einsum", writer.operand_values(), equation=writer.text_attribute("equation")
+    )
 
 
 def _write_read_value(writer: IrWriter) -> None:
     """Write ReadValue: the first run reads what the variable begins with."""
     if writer.has_operand(0):
-        writer.write_result("Identity", [writer.operand(0)])
+        writer.add_result_node("Identity", [writer.operand_value(0)])
     else:
-        writer.write_unknown()
+        writer.add_uncounted_node()
 
 
 def _write_non_zero(writer: IrWriter) -> None:
     """Write NonZero."""
-    if writer.output_type() == INT64:
-        writer.write_result("NonZero", [writer.operand(0)])
+    if writer.result_type_number() == INT64:
+        writer.add_result_node("NonZero", [writer.operand_value(0)])
     else:
-        writer.write_result(
-            "Cast", [writer.add_node("NonZero", [writer.operand(0)])], to=writer.output_type()
+        writer.add_result_node(
+            "Cast",
+            [writer.add_node("NonZero", [writer.operand_value(0)])],
+            to=writer.result_type_number(),
         )
 
 
@@ -909,26 +961,26 @@ _REDUCTIONS = {
     "ReduceMin": "ReduceMin", "ReduceProd": "ReduceProd", "ReduceSum": "ReduceSum",
 }  # fmt: skip
 WRITERS: Mapping[str, Write] = {
-    **{name: _single_node(kind) for name, kind in _UNARY.items()},
-    **{name: _single_node(kind, 2) for name, kind in _BINARY.items()},
-    **{name: _axes_reduction(kind) for name, kind in _REDUCTIONS.items()},
-    **dict.fromkeys(("LSTMSequence", "GRUSequence", "RNNSequence"), write_sequence),
-    **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), write_cell),
-    "AdaptiveAvgPool": _adaptive_pool("AveragePool"),
-    "AdaptiveMaxPool": _adaptive_pool("MaxPool"),
+    **{name: _single_node_writer(kind) for name, kind in _UNARY.items()},
+    **{name: _single_node_writer(kind, 2) for name, kind in _BINARY.items()},
+    **{name: _axes_reduction_writer(kind) for name, kind in _REDUCTIONS.items()},
+    **dict.fromkeys(("LSTMSequence", "GRUSequence", "RNNSequence"), write_recurrent_sequence),
+    **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), write_recurrent_cell),
+    "AdaptiveAvgPool": _adaptive_pool_writer("AveragePool"),
+    "AdaptiveMaxPool": _adaptive_pool_writer("MaxPool"),
     "AvgPool": _write_average_pool,
     "BatchNormInference": _write_batch_norm,
     "Broadcast": _write_broadcast,
     "Clamp": _write_clamp,
     "Concat": _write_concat,
     "Convert": _write_convert,
-    "ConvertLike": _single_node("CastLike", 2),
+    "ConvertLike": _single_node_writer("CastLike", 2),
     "ConvertPromoteTypes": _write_promotion,
     "Convolution": _convolution_writer(False),
-    "ConvolutionBackpropData": _back_convolution(False),
+    "ConvolutionBackpropData": _conv_transpose_writer(False),
     "CumSum": _write_cum_sum,
     "DeformableConvolution": _write_deformable,
-    "DepthToSpace": _block_movement("DepthToSpace"),
+    "DepthToSpace": _block_movement_writer("DepthToSpace"),
     "Einsum": _write_einsum,
     "Elu": _write_elu,
     "FakeQuantize": _write_fake_quantize,
@@ -938,18 +990,18 @@ WRITERS: Mapping[str, Write] = {
     "Gelu": _write_gelu,
     "GridSample": _write_grid_sample,
     "GroupConvolution": _convolution_writer(True),
-    "GroupConvolutionBackpropData": _back_convolution(True),
+    "GroupConvolutionBackpropData": _conv_transpose_writer(True),
     "GroupNormalization": _write_group_norm,
     "Interpolate": _write_interpolate,
     "LRN": _write_lrn,
-    "LogSoftmax": _write_softmax("LogSoftmax"),
+    "LogSoftmax": _softmax_writer("LogSoftmax"),
     "MVN": _write_mvn,
     "MatMul": _write_matmul,
     "MaxPool": _write_max_pool,
     "Multiply": _write_multiply,
     "NonZero": _write_non_zero,
     "NormalizeL2": _write_normalize,
-    "NotEqual": _node_pair("Equal", "Not", 2),
+    "NotEqual": _node_pair_writer("Equal", "Not", 2),
     "OneHot": _write_one_hot,
     "PRelu": _write_prelu,
     "Pad": _write_pad,
@@ -965,33 +1017,33 @@ WRITERS: Mapping[str, Write] = {
     "ScatterElementsUpdate": _write_scatter_elements,
     "ScatterNDUpdate": _write_scatter_nd,
     "ScatterUpdate": _write_scatter,
-    "Select": _single_node("Where", 3),
+    "Select": _single_node_writer("Where", 3),
     "ShapeOf": _write_shape_of,
     "ShuffleChannels": _write_same_shape,
     "Slice": _write_slice,
-    "SoftMax": _write_softmax("Softmax"),
-    "Softmax": _write_softmax("Softmax"),
-    "SpaceToDepth": _block_movement("SpaceToDepth"),
+    "SoftMax": _softmax_writer("Softmax"),
+    "Softmax": _softmax_writer("Softmax"),
+    "SpaceToDepth": _block_movement_writer("SpaceToDepth"),
     "Split": _write_split,
     "SquaredDifference": _write_squared_difference,
-    "Squeeze": _write_axes("Squeeze"),
+    "Squeeze": _axis_insertion_writer("Squeeze"),
     "StridedSlice": _write_strided_slice,
     "Swish": _write_swish,
     "Tile": _write_tile,
     "TopK": _write_top_k,
     "Transpose": _write_transpose,
-    "Unsqueeze": _write_axes("Unsqueeze"),
+    "Unsqueeze": _axis_insertion_writer("Unsqueeze"),
     "VariadicSplit": _write_variadic_split,
 }
 _STANDARD = re.compile(r"opset\d+$")
 _INTERNAL = ("RMS",)
 
 
-def write_operation(writer: IrWriter) -> None:
+def write_layer_nodes(writer: IrWriter) -> None:
     """Write the nodes of the writer's layer; one that is not known here is named."""
-    layer = writer.layer
+    layer = writer.current_layer
     known = _STANDARD.match(layer.opset) is not None or layer.kind in _INTERNAL
     write = WRITERS.get(layer.kind) if known else None
-    (write or IrWriter.write_unknown)(writer)
-    if layer.kind in _VIEWS and (stored := writer.weights_of.get(writer.operand(0))):
-        writer.weights_of[writer.result_value()] = stored
+    (write or IrWriter.add_uncounted_node)(writer)
+    if layer.kind in _VIEWS and (stored := writer.weights_of.get(writer.operand_value(0))):
+        writer.weights_of[writer.result_name()] = stored

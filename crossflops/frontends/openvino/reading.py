@@ -10,13 +10,13 @@ import struct
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from xml.parsers import expat
 
 import msgspec
 
 from crossflops.errors import TargetError
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 
 _AGAIN = "write the file again with openvino.save_model"
 _OLDEST, _NEWEST = 10, 11  # versions of the format; up to 7 it had other layers
@@ -77,17 +77,21 @@ class IrLayer(msgspec.Struct, frozen=True, kw_only=True):
     maps: Mapping[str, tuple[tuple[str, Mapping[str, str]], ...]] = {}
 
 
+# The numbers of a layer and of one of its ports.
+LayerPort: TypeAlias = tuple[int, int]
+
+
 class IrNet(msgspec.Struct, frozen=True, kw_only=True):
     """A model or a body: its layers, and by layer and input port the layer and port before it."""
 
     name: str
     layers: tuple[IrLayer, ...]
-    edges: Mapping[tuple[int, int], tuple[int, int]]
+    edges: Mapping[LayerPort, LayerPort]
 
 
 def read_ir_model(path: Path) -> IrNet:
     """Return the content of an OpenVINO IR file. Raises TargetError."""
-    refuse_stand_in(path)
+    reject_pointer_or_web_page(path)
     root = _parse_xml(path)
     if root.tag != "net":
         raise TargetError(
@@ -209,13 +213,13 @@ class IrConstant(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
     @property
-    def is_small(self) -> bool:
+    def has_read_values(self) -> bool:
         """True if its values are read."""
         return self.size <= _SMALL
 
     def read_payload(self, weights: Path) -> bytes | None:
         """Return the bytes of a small constant, None of a large one or without the file."""
-        if not self.is_small or not weights.is_file():
+        if not self.has_read_values or not weights.is_file():
             return None
         with weights.open("rb") as file:
             file.seek(self.offset)
@@ -235,7 +239,7 @@ class IrConstant(msgspec.Struct, frozen=True, kw_only=True):
         return struct.unpack(f"<{prod(self.shape)}{form}", content)
 
 
-def constant_of(layer: IrLayer) -> IrConstant:
+def layer_constant(layer: IrLayer) -> IrConstant:
     """Return the constant of a layer `Const`."""
     text = layer.data.get("shape", "")
     return IrConstant(

@@ -7,12 +7,12 @@ from crossflops.frontends.openvino.writer import IrWriter
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def _recurrent_kind(writer: IrWriter) -> str:
+def _onnx_recurrent_operator(writer: IrWriter) -> str:
     """Return the operator of ONNX for a layer such as LSTMSequence or GRUCell."""
-    return writer.layer.kind.removesuffix("Sequence").removesuffix("Cell")
+    return writer.current_layer.kind.removesuffix("Sequence").removesuffix("Cell")
 
 
-def _recurrent_bias(writer: IrWriter, value: str, at: int, kind: str, units: int) -> str:
+def _add_onnx_bias(writer: IrWriter, value: str, at: int, kind: str, units: int) -> str:
     """Return a bias of OpenVINO [D, gates*H] as that of ONNX, one for W and one for R.
 
     A GRU that resets behind its product has one row more, which is the bias of R alone.
@@ -20,8 +20,8 @@ def _recurrent_bias(writer: IrWriter, value: str, at: int, kind: str, units: int
     if not units or not value:
         return ""
     if writer.flag_attribute("linear_before_reset") and kind == "GRU":
-        axes, ends = writer.add_integers((-1,)), writer.add_integers((2 * units,))
-        rows = writer.add_node("Slice", [value, writer.add_integers((0,)), ends, axes])
+        axes, ends = writer.add_integer_constant((-1,)), writer.add_integer_constant((2 * units,))
+        rows = writer.add_node("Slice", [value, writer.add_integer_constant((0,)), ends, axes])
         return writer.add_node("Concat", [value, rows], axis=-1)
     return writer.add_node("Concat", [value, value], axis=-1)
 
@@ -45,48 +45,49 @@ def _recurrent_attributes(writer: IrWriter, kind: str) -> dict[str, Any]:
     return attributes
 
 
-def write_sequence(writer: IrWriter) -> None:
+def write_recurrent_sequence(writer: IrWriter) -> None:
     """Write a layer of X [B, T, I], states [B, D, H], lengths, W, R and a bias, in this order.
 
     Its results are Y [B, D, T, H], and the last states [B, D, H]. Lengths that follow from shapes
     are those of X.
     """
-    kind = _recurrent_kind(writer)
+    kind = _onnx_recurrent_operator(writer)
     states = 2 if kind == "LSTM" else 1
     swap: dict[str, Any] = {"perm": (1, 0, 2)}
-    x = writer.add_node("Transpose", [writer.operand(0)], **swap)
+    x = writer.add_node("Transpose", [writer.operand_value(0)], **swap)
     before = [
-        writer.add_node("Transpose", [writer.operand(1 + at)], **swap) for at in range(states)
+        writer.add_node("Transpose", [writer.operand_value(1 + at)], **swap)
+        for at in range(states)
     ]
     lengths = ""
     if writer.depends_on_data(1 + states):
-        lengths = writer.add_node("Cast", [writer.operand(1 + states)], to=6)
-    w, r, b = (writer.operand(2 + states + at) for at in range(3))
-    bias = _recurrent_bias(writer, b, 4 + states, kind, writer.integer_attribute("hidden_size"))
-    results = [f"{writer.result_value(at)}:time-first" for at in range(1 + states)]
+        lengths = writer.add_node("Cast", [writer.operand_value(1 + states)], to=6)
+    w, r, b = (writer.operand_value(2 + states + at) for at in range(3))
+    bias = _add_onnx_bias(writer, b, 4 + states, kind, writer.integer_attribute("hidden_size"))
+    results = [f"{writer.result_name(at)}:time-first" for at in range(1 + states)]
     operands = [x, w, r, bias, lengths, *before]
     writer.add_node(kind, operands, results, **_recurrent_attributes(writer, kind))
-    writer.add_node("Transpose", results[:1], [writer.result_value()], perm=(2, 1, 0, 3))
+    writer.add_node("Transpose", results[:1], [writer.result_name()], perm=(2, 1, 0, 3))
     for at in range(states):
-        writer.add_node("Transpose", [results[1 + at]], [writer.result_value(1 + at)], **swap)
+        writer.add_node("Transpose", [results[1 + at]], [writer.result_name(1 + at)], **swap)
 
 
-def write_cell(writer: IrWriter) -> None:
+def write_recurrent_cell(writer: IrWriter) -> None:
     """Write one step of X [B, I], states [B, H], W, R and a bias; it returns the next states."""
-    kind = _recurrent_kind(writer)
+    kind = _onnx_recurrent_operator(writer)
     states = 2 if kind == "LSTM" else 1
-    first = writer.add_integers((0,))
+    first = writer.add_integer_constant((0,))
 
-    def with_axis(value: str) -> str:
+    def add_leading_axis(value: str) -> str:
         """Return a value with an axis of one in front: the time, or the direction."""
         return writer.add_node("Unsqueeze", [value, first]) if value else ""
 
-    x = with_axis(writer.operand(0))
-    before = [with_axis(writer.operand(1 + at)) for at in range(states)]
-    w, r, b = (with_axis(writer.operand(1 + states + at)) for at in range(3))
-    bias = _recurrent_bias(writer, b, 3 + states, kind, writer.integer_attribute("hidden_size"))
-    results = [f"{writer.result_value(at)}:with-direction" for at in range(states)]
+    x = add_leading_axis(writer.operand_value(0))
+    before = [add_leading_axis(writer.operand_value(1 + at)) for at in range(states)]
+    w, r, b = (add_leading_axis(writer.operand_value(1 + states + at)) for at in range(3))
+    bias = _add_onnx_bias(writer, b, 3 + states, kind, writer.integer_attribute("hidden_size"))
+    results = [f"{writer.result_name(at)}:with-direction" for at in range(states)]
     attributes = _recurrent_attributes(writer, kind)
     writer.add_node(kind, [x, w, r, bias, "", *before], ["", *results], **attributes)
     for at in range(states):
-        writer.add_node("Squeeze", [results[at], first], [writer.result_value(at)])
+        writer.add_node("Squeeze", [results[at], first], [writer.result_name(at)])

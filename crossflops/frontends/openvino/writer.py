@@ -5,10 +5,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from crossflops.errors import NormalizeError, TargetError
-from crossflops.frontends.openvino.reading import IrConstant, IrLayer, IrNet, IrPort, constant_of
+from crossflops.frontends.openvino.reading import (
+    IrConstant,
+    IrLayer,
+    IrNet,
+    IrPort,
+    LayerPort,
+    layer_constant,
+)
 from crossflops.ir.graph import TensorSpec
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import messages
+from crossflops.load.protobuf import onnx_message_module
 
 OPSET = 23  # of ai.onnx, in whose operators the nodes are written
 DOMAIN = "openvino"  # of operations without an operator of ONNX, which are named
@@ -24,17 +31,17 @@ INT64 = 7
 _FLOAT, _INT, _STRING, _GRAPH, _INTS, _STRINGS = 1, 2, 3, 5, 7, 8  # AttributeProto.AttributeType
 
 
-def type_number(precision: str) -> int:
+def onnx_type_number(precision: str) -> int:
     """Return ONNX's number of an element type of OpenVINO, 0 if it has none."""
     return _TYPES.get(_PRECISIONS.get(precision, precision.lower()), 0)
 
 
-def node_name(name: str) -> str:
+def node_name_with_modules(name: str) -> str:
     """Return a layer's name with its modules as a path: PyTorch's are in front of an operator.
 
-    >>> node_name("__module.layer1.0.conv1/aten::_convolution/Convolution")
+    >>> node_name_with_modules("__module.layer1.0.conv1/aten::_convolution/Convolution")
     'layer1.0.conv1/aten::_convolution.Convolution'
-    >>> node_name("aten::softmax/Softmax")
+    >>> node_name_with_modules("aten::softmax/Softmax")
     '/aten::softmax.Softmax'
     """
     module, slash, rest = name.partition("/")
@@ -67,7 +74,7 @@ class IrWriter:
         self.net, self.graph, self.weights, self.prefix = net, graph, weights, prefix
         self.storage: dict[str, str] = {} if storage is None else storage
         self.layers = {layer.number: layer for layer in net.layers}
-        self.values: dict[tuple[int, int], str] = {}
+        self.values: dict[LayerPort, str] = {}
         self.weights_of: dict[str, str] = {}
         self.constant_types: dict[str, str] = {}
         self._names: set[str] = set()
@@ -76,13 +83,13 @@ class IrWriter:
         self._count = 0
         self._outer_values = dict(outer_values or {})
 
-    def set_parameter(self, layer: int, value: str) -> None:
+    def set_body_parameter(self, layer: int, value: str) -> None:
         """Set the value that a Parameter of a body is."""
         self._outer_values[layer] = value
 
     # The layer that is written.
 
-    def begin_layer(self, layer: IrLayer) -> None:
+    def start_nodes_of_layer(self, layer: IrLayer) -> None:
         """Begin the nodes of a layer, and name its results."""
         self._layer, self._written = layer, 0
         outer = self._outer_values.get(layer.number)
@@ -95,7 +102,7 @@ class IrWriter:
             self.values[layer.number, port.number] = self._unique_name(name)
 
     @property
-    def layer(self) -> IrLayer:
+    def current_layer(self) -> IrLayer:
         """The layer that is written."""
         return self._layer
 
@@ -135,13 +142,13 @@ class IrWriter:
         """Return whether the layer has an input at this place."""
         return at < len(self._layer.inputs) and self._operand_source(at) is not None
 
-    def _operand_source(self, at: int) -> tuple[int, int] | None:
+    def _operand_source(self, at: int) -> LayerPort | None:
         """Return the layer and the port that an input comes from."""
         if at >= len(self._layer.inputs):
             return None
         return self.net.edges.get((self._layer.number, self._layer.inputs[at].number))
 
-    def operand(self, at: int) -> str:
+    def operand_value(self, at: int) -> str:
         """Return the value of an input, "" if it is left out. Raises TargetError."""
         if at >= len(self._layer.inputs):
             return ""
@@ -153,9 +160,9 @@ class IrWriter:
             )
         return self.values[source]
 
-    def operands(self) -> list[str]:
+    def operand_values(self) -> list[str]:
         """Return the values of all inputs."""
-        return [self.operand(at) for at in range(len(self._layer.inputs))]
+        return [self.operand_value(at) for at in range(len(self._layer.inputs))]
 
     def operand_port(self, at: int) -> IrPort:
         """Return the port of an input. Raises TargetError if there is none."""
@@ -181,7 +188,7 @@ class IrWriter:
         while layer is not None and layer.kind in ("Convert", "Reshape", "Squeeze", "Unsqueeze"):
             source = self.net.edges.get((layer.number, layer.inputs[0].number))
             layer = None if source is None else self.layers.get(source[0])
-        return constant_of(layer) if layer is not None and layer.kind == "Const" else None
+        return layer_constant(layer) if layer is not None and layer.kind == "Const" else None
 
     def vector_elements(self, at: int) -> list[int | str]:
         """Return the elements of a vector that Concat joins: numbers, and computed values of one
@@ -194,13 +201,13 @@ class IrWriter:
         for port in layer.inputs:
             source = self.net.edges[layer.number, port.number]
             maker = self.layers[source[0]]
-            stored = constant_of(maker) if maker.kind == "Const" else None
+            stored = layer_constant(maker) if maker.kind == "Const" else None
             known = stored.read_numbers(self.weights) if stored is not None else None
             if known is not None:
                 elements += map(int, known)
             elif port.dims == (1,):
                 value = self.values[source]
-                is_int64 = type_number(port.precision) == INT64
+                is_int64 = onnx_type_number(port.precision) == INT64
                 elements.append(value if is_int64 else self.add_node("Cast", [value], to=INT64))
             else:
                 return []
@@ -234,7 +241,7 @@ class IrWriter:
         Raises TargetError if the file with the constants is missing.
         """
         stored = self.operand_constant(at)
-        if stored is None or not stored.is_small:
+        if stored is None or not stored.has_read_values:
             return None
         if not self.weights.is_file():
             raise TargetError(
@@ -249,31 +256,33 @@ class IrWriter:
         values = self.constant_numbers(at) if self.has_operand(at) else None
         return None if values is None else tuple(map(int, values))
 
-    def as_int64(self, at: int, vector: bool = True) -> str:
+    def operand_as_int64(self, at: int, vector: bool = True) -> str:
         """Return an input as int64, and as a vector: sizes and axes of ONNX are that."""
         port = self.operand_port(at)
         known = self.constant_integers(at)
         if known is not None and vector:
-            return self.add_integers(known)
-        value = self.operand(at)
-        if type_number(port.precision) != INT64:
+            return self.add_integer_constant(known)
+        value = self.operand_value(at)
+        if onnx_type_number(port.precision) != INT64:
             value = self.add_node("Cast", [value], to=INT64)
         if vector and not port.dims:
-            value = self.add_node("Reshape", [value, self.add_integers((-1,))])
+            value = self.add_node("Reshape", [value, self.add_integer_constant((-1,))])
         return value
 
     # Values.
 
-    def result_value(self, at: int = 0) -> str:
+    def result_name(self, at: int = 0) -> str:
         """Return the value of a result of the layer."""
         outputs = self._layer.outputs
         return self.values[self._layer.number, outputs[at].number] if at < len(outputs) else ""
 
-    def output_type(self, at: int = 0) -> int:
+    def result_type_number(self, at: int = 0) -> int:
         """Return ONNX's number of the element type of a result."""
-        return type_number(self._layer.outputs[at].precision)
+        return onnx_type_number(self._layer.outputs[at].precision)
 
-    def add_integers(self, values: Sequence[int], dtype: int = INT64, scalar: bool = False) -> str:
+    def add_integer_constant(
+        self, values: Sequence[int], dtype: int = INT64, scalar: bool = False
+    ) -> str:
         """Return the name of a new constant of whole numbers."""
         name = self._unique_name(f"{self.prefix}{self._layer.name}:constant")
         tensor = self.graph.initializer.add(name=name, data_type=dtype)
@@ -285,7 +294,7 @@ class IrWriter:
             tensor.int32_data.extend(values)
         return name
 
-    def add_float(self, value: float, dtype: int) -> str:
+    def add_float_constant(self, value: float, dtype: int) -> str:
         """Return the name of a new constant of one number, of this element type."""
         name = self._unique_name(f"{self.prefix}{self._layer.name}:constant")
         if dtype in (1, 11):
@@ -295,9 +304,9 @@ class IrWriter:
         self.graph.initializer.add(name=name, data_type=1).float_data.append(value)
         return self.add_node("Cast", [name], to=dtype)
 
-    def add_type_zero(self, name: str, dtype: int) -> str:
+    def add_zero_of_type(self, name: str, dtype: int) -> str:
         """Return the name of a new constant of one zero, which says an element type."""
-        return self.add_integers((0,), dtype, scalar=True)
+        return self.add_integer_constant((0,), dtype, scalar=True)
 
     # Nodes.
 
@@ -310,7 +319,7 @@ class IrWriter:
         **attributes: Attribute,
     ) -> str:
         """Add a node, and return its first result: a new value unless `outputs` are there."""
-        name = f"{self.prefix}{node_name(self._layer.name)}"
+        name = f"{self.prefix}{node_name_with_modules(self._layer.name)}"
         if self._written:
             name = f"{name}:{self._written}"
         self._written += 1
@@ -325,22 +334,22 @@ class IrWriter:
             _set_attribute(node.attribute.add(name=key), value)
         return outputs[0]
 
-    def write_result(self, kind: str, inputs: Iterable[str], **attributes: Attribute) -> None:
+    def add_result_node(self, kind: str, inputs: Iterable[str], **attributes: Attribute) -> None:
         """Add the node that makes the first result of the layer."""
-        self.add_node(kind, inputs, [self.result_value()], **attributes)
+        self.add_node(kind, inputs, [self.result_name()], **attributes)
 
-    def write_unknown(self) -> None:
+    def add_uncounted_node(self) -> None:
         """Add a node for an operation without an operator of ONNX: it is named, not counted."""
-        results = [self.result_value(at) for at in range(len(self._layer.outputs))]
+        results = [self.result_name(at) for at in range(len(self._layer.outputs))]
         if results:
-            self.add_node(self._layer.kind, self.operands(), results, DOMAIN)
+            self.add_node(self._layer.kind, self.operand_values(), results, DOMAIN)
 
-    def declare_results(self) -> None:
+    def declare_result_shapes(self) -> None:
         """Declare the sizes of the results that the file fixes: they are used where a shape is
         not inferred.
         """
         for port in self._layer.outputs:
-            dtype = type_number(port.precision)
+            dtype = onnx_type_number(port.precision)
             if dtype and port.dims and min(port.dims) >= 0:
                 value = self.graph.value_info.add(
                     name=self.values[self._layer.number, port.number]
@@ -351,21 +360,21 @@ class IrWriter:
 
     # Constants of the file.
 
-    def write_constant(self) -> None:
+    def store_constant(self) -> None:
         """Store a constant: its values if it is small, else its shape."""
-        stored = constant_of(self._layer)
-        number = type_number(stored.dtype)
+        stored = layer_constant(self._layer)
+        number = onnx_type_number(stored.dtype)
         if not number:
             raise NormalizeError(
                 f"{self._layer.name!r} stores elements of the type {stored.dtype!r}, which "
                 "crossflops does not know",
                 "save the model with another compression of its weights",
             )
-        tensor = self.graph.initializer.add(name=self.result_value(), data_type=number)
+        tensor = self.graph.initializer.add(name=self.result_name(), data_type=number)
         tensor.dims.extend(stored.shape)
-        self.constant_types[self.result_value()] = ELEMENT_TYPES[number]
+        self.constant_types[self.result_name()] = ELEMENT_TYPES[number]
         if ELEMENT_TYPES[number].startswith(("float", "bfloat")):
-            self.weights_of[self.result_value()] = ELEMENT_TYPES[number]
+            self.weights_of[self.result_name()] = ELEMENT_TYPES[number]
         content = None if stored.dtype == "string" else stored.read_payload(self.weights)
         if content is not None and len(content) == _payload_bytes(number, stored.shape):
             tensor.raw_data = content
@@ -384,7 +393,7 @@ def _set_attribute(attribute: Any, value: Attribute) -> None:
         attribute.type, attribute.f = _FLOAT, value
     elif isinstance(value, str):
         attribute.type, attribute.s = _STRING, value.encode()
-    elif isinstance(value, messages().GraphProto):
+    elif isinstance(value, onnx_message_module().GraphProto):
         attribute.type = _GRAPH
         attribute.g.CopyFrom(value)
     elif value and isinstance(value[0], str):
@@ -395,7 +404,7 @@ def _set_attribute(attribute: Any, value: Attribute) -> None:
         attribute.ints.extend(value)
 
 
-def iterate_layers(net: IrNet) -> Iterator[IrLayer]:
+def layers_in_run_order(net: IrNet) -> Iterator[IrLayer]:
     """Yield the layers so that each stands behind those that it reads."""
     layers = {layer.number: layer for layer in net.layers}
     done: set[int] = set()

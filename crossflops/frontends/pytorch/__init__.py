@@ -65,7 +65,7 @@ class PyTorch(Frontend):
         torch = sys.modules.get("torch")
         return torch is not None and isinstance(value, torch.nn.Module)
 
-    def libraries(self) -> tuple[Library, ...]:
+    def model_libraries(self) -> tuple[Library, ...]:
         """Return the model libraries from which a model can be built by name: timm, torchvision
         and transformers.
         """
@@ -99,7 +99,7 @@ class PyTorch(Frontend):
         return torch.load(path, map_location="cpu", weights_only=False)
 
     @contextmanager
-    def building(self) -> Iterator[None]:
+    def building_model(self) -> Iterator[None]:
         """Run a block that builds a model, with the random state in which PyTorch starts; restore
         the state afterwards.
 
@@ -118,11 +118,11 @@ class PyTorch(Frontend):
             generator.set_state(before)
 
     @contextmanager
-    def building_without_values(self, sure: bool) -> Iterator[None]:
+    def building_model_without_values(self, is_own_model: bool) -> Iterator[None]:
         """Run a block that builds a model so that its tensors have no values, if PyTorch is
         imported, or installed and `sure` to be used.
         """
-        there = find_spec("torch") is not None if sure else "torch" in sys.modules
+        there = find_spec("torch") is not None if is_own_model else "torch" in sys.modules
         if not there:
             yield
             return
@@ -139,7 +139,7 @@ class PyTorch(Frontend):
 
         return repair_torchvision_import(error)
 
-    def architecture(self, model: Any) -> "LanguageArchitecture":
+    def language_architecture(self, model: Any) -> "LanguageArchitecture":
         """Return the sizes of a language model of transformers. Raises InputError for another
         model.
         """
@@ -147,7 +147,7 @@ class PyTorch(Frontend):
 
         return read_architecture(model)
 
-    def generation(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
+    def generation_passes(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
         """Return the prefill and decoding passes of a transformers model. Raises InputError for
         another model.
         """
@@ -155,26 +155,26 @@ class PyTorch(Frontend):
 
         return TransformersPasses(model, images)
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise MissingExtraError unless the packages that export a PyTorch model are
         installed.
         """
         require_packages(("onnx", "onnxscript"), "export a PyTorch model", self.extra)
 
-    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the prepared model with tensors as its inputs. Raises InputError if the inputs do
         not fit it.
         """
         from crossflops.frontends.pytorch.load.fakes import weights_kind
         from crossflops.frontends.pytorch.load.inputs import (
             check_model_call,
-            make,
+            make_model_arguments,
             tensors_from_npz,
         )
         from crossflops.frontends.pytorch.load.keras_models import (
-            as_arguments,
             build_keras_variables,
             is_torch_keras_layer,
+            to_keras_arguments,
         )
         from crossflops.frontends.pytorch.load.model import (
             prepare_torch_model,
@@ -188,19 +188,19 @@ class PyTorch(Frontend):
 
         if provided.file is not None:
             args, kwargs = tensors_from_npz(provided.file)
-        elif provided.are_made_up:
-            args, kwargs = make(model, provided.specs, provided.known)
+        elif provided.have_only_shapes:
+            args, kwargs = make_model_arguments(model, provided.specs, provided.known)
         else:
             args, kwargs = to_call_arguments(provided.values)
         model = unwrap_data_parallel(model)
         if is_torch_keras_layer(model):
-            args, kwargs = as_arguments(model, args, kwargs)
+            args, kwargs = to_keras_arguments(model, args, kwargs)
             build_keras_variables(model, args, kwargs)
         check_model_call(model, args, kwargs)
         if is_sharded(model):
             model, args, kwargs = without_model_shards(model, args, kwargs)
         model = prepare_torch_model(model, args, kwargs, owned)
-        values = provided.origin_of(provided.values)
+        values = provided.origin_text(provided.values)
         kind = weights_kind(model, args, kwargs)
         return Source(
             model, args, kwargs, values=values, weights=kind, stored=weight_storage_bytes(model)
@@ -223,10 +223,10 @@ class PyTorch(Frontend):
         from a run of a copy without values.
         """
         from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
-        from crossflops.frontends.pytorch.train.own_backward import torch_own_backwards
+        from crossflops.frontends.pytorch.train.own_backward import custom_function_backward_costs
 
         with unfusing_flex_attention():
-            return torch_own_backwards(source, setting)
+            return custom_function_backward_costs(source, setting)
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
         """Run the model in evaluation mode without gradients. Raises InputError if that raises."""
@@ -262,27 +262,27 @@ class PyTorch(Frontend):
         """Convert the exported program of a recording to a graph: see
         `program.convert_torch_recording`.
         """
-        from crossflops.frontends.pytorch.load.model import try_out
+        from crossflops.frontends.pytorch.load.model import check_model_copy_runs
         from crossflops.frontends.pytorch.program import convert_torch_recording
-        from crossflops.frontends.pytorch.record.operators import type_mismatch_call
+        from crossflops.frontends.pytorch.record.operators import first_call_with_type_mismatch
 
         source = recording.source
         made = convert_torch_recording(source.model, recording.detail)
-        if type_mismatch_call(made[2]) is not None:
+        if first_call_with_type_mismatch(made[2]) is not None:
             if source.weights == FAKE:
                 raise ValuesNeededError(
                     "the dtypes of operands can be checked only in a run with values"
                 )
-            try_out(source.model, source.args, source.kwargs, recording.setting)
+            check_model_copy_runs(source.model, source.args, source.kwargs, recording.setting)
         return made
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
         """Run the model once for each view, as a tool does; return what was observed: see
-        `program.observe_runs`.
+        `program.run_and_observe_torch`.
         """
-        from crossflops.frontends.pytorch.program import observe_runs
+        from crossflops.frontends.pytorch.program import run_and_observe_torch
 
-        return observe_runs(source.model, source.args, source.kwargs, views)
+        return run_and_observe_torch(source.model, source.args, source.kwargs, views)
 
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -294,10 +294,14 @@ class PyTorch(Frontend):
         such in their modules), so the export's own way of copying is used. Caches of earlier runs
         are cleared.
         """
-        from crossflops.frontends.pytorch.load.model import clear_caches, copy_inputs, duplicate
+        from crossflops.frontends.pytorch.load.model import (
+            clear_caches,
+            copy_inputs,
+            copy_torch_model,
+        )
 
         clear_caches(model)
-        return (duplicate(model), *copy_inputs(args, kwargs))
+        return (copy_torch_model(model), *copy_inputs(args, kwargs))
 
     def to_fake_source(self, source: Source) -> Source:
         """Return a source with a copy of its model, if that is on the meta device, in fake CPU
@@ -319,16 +323,16 @@ class PyTorch(Frontend):
         return running_uncompiled()
 
     @contextmanager
-    def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:
+    def watching_value_reads(self, model: Any) -> Iterator[Callable[[], str]]:
         """Yield a function that names the operation which needed values of tensors, or returns ""
         if none did.
         """
         from crossflops.frontends.pytorch.load.fakes import (
             hiding_tool_replacements,
-            watching_values,
+            watching_value_reads,
         )
 
-        with hiding_tool_replacements(model), watching_values(model) as needed:
+        with hiding_tool_replacements(model), watching_value_reads(model) as needed:
             yield needed
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
@@ -337,15 +341,15 @@ class PyTorch(Frontend):
 
         return to_ready_model(source, threads, setting)
 
-    def add_function_bodies(self, model: Any) -> None:
+    def add_bodies_of_foreign_operators(self, model: Any) -> None:
         """Add to an ONNX model the bodies of operators without an ONNX form: see
-        `function_bodies.add_bodies`.
+        `function_bodies.add_opaque_node_bodies`.
         """
-        from crossflops.frontends.pytorch.convert.function_bodies import add_bodies
+        from crossflops.frontends.pytorch.convert.function_bodies import add_opaque_node_bodies
 
-        add_bodies(model)
+        add_opaque_node_bodies(model)
 
-    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+    def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run copies of the model and return their outputs: see `outputs.run_torch_copies`."""
         from crossflops.frontends.pytorch.observe.outputs import run_torch_copies
 

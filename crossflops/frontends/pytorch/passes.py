@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.converted import (
-    module_parameter_sizes,
+    graph_parameter_fields,
     with_graph_identity,
-    with_weights,
+    with_parameter_names,
 )
 from crossflops.frontends.dependence import mark_constant_nodes
-from crossflops.frontends.logged_nodes import LoggedNode, nodes_of_ir
+from crossflops.frontends.logged_nodes import LoggedNode, ir_nodes_for_log
 from crossflops.frontends.passes import (
     Pass,
     Passes,
@@ -20,37 +20,43 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.frontends.pytorch.convert import gradients
-from crossflops.frontends.pytorch.convert.exporter import cast_indices_to_int64, to_onnx
+from crossflops.frontends.pytorch.convert.exporter import (
+    cast_indices_to_int64,
+    convert_to_onnx_program,
+)
 from crossflops.frontends.pytorch.convert.graph import (
+    fold_shape_arithmetic,
     model_input_names,
     parameter_aliases,
-    simplify,
     to_graph,
-    with_sparse,
+    with_sparse_marks,
 )
-from crossflops.frontends.pytorch.convert.sparse import translations, write_out_sparse
-from crossflops.frontends.pytorch.convert.writing_operators import functionalizing_writes
+from crossflops.frontends.pytorch.convert.sparse import (
+    replace_sparse_operators,
+    sparse_operator_translations,
+)
+from crossflops.frontends.pytorch.convert.writing_operators import functionalizing_in_place_writes
 from crossflops.frontends.pytorch.load.fakes import faking_grouped_products
-from crossflops.frontends.pytorch.load.model import quiet, spelling_module_names
-from crossflops.frontends.pytorch.load.stored_types import storage_sizes, storage_types
+from crossflops.frontends.pytorch.load.model import escaping_module_names, suppressing_output
+from crossflops.frontends.pytorch.load.stored_types import parameter_bytes_in_file, storage_types
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
 from crossflops.frontends.pytorch.record.attention_windows import attention_windows
 from crossflops.frontends.pytorch.record.custom_functions import (
-    members,
-    with_functions,
+    function_index_by_call,
+    with_custom_functions,
     without_detached_calls,
 )
 from crossflops.frontends.pytorch.record.data_dependence import (
     carrying_real_tensors,
-    fill_shapes,
     random_node_values,
     replaying_random_values,
+    set_unknown_onnx_shapes,
 )
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
-from crossflops.frontends.pytorch.record.experts import idle_parameters, unchosen_experts
+from crossflops.frontends.pytorch.record.experts import expert_counts_by_call, idle_parameter_count
 from crossflops.frontends.pytorch.record.modules import place_in_source_modules
 from crossflops.frontends.pytorch.record.operators import calls_of_dropped_operators
 from crossflops.frontends.pytorch.record.recorder import with_node_keys
@@ -100,13 +106,13 @@ def torch_conversion_snapshot(state: Conversion) -> Snapshot:
     is no graph yet.
     """
     if state.graph is not None:
-        return look_at(state.graph, state.trace)
+        return take_snapshot(state.graph, state.trace)
     nodes = (
         _program_log_nodes(state)
         if state.exported is None
-        else nodes_of_ir(state.exported.model.graph)
+        else ir_nodes_for_log(state.exported.model.graph)
     )
-    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+    return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 
 
 def _program_log_nodes(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
@@ -173,15 +179,15 @@ def _export_torch_program(
     """
     inputs = state.recording.program.example_inputs
     with (
-        quiet(),
-        spelling_module_names(),
+        suppressing_output(),
+        escaping_module_names(),
         faking_grouped_products(),
         registering_input_containers(inputs),
     ):
         return run(state)
 
 
-def _draw(state: Conversion) -> Conversion:
+def _with_random_values(state: Conversion) -> Conversion:
     """Return the state with the random values that nodes of the program draw in a run."""
     states = state.recording.drawing
     with seeding_generators():
@@ -189,22 +195,24 @@ def _draw(state: Conversion) -> Conversion:
     return _with_torch_fields(state, known=known)
 
 
-def _write_out_sparse(state: Conversion) -> Conversion:
+def _replace_sparse_in_program(state: Conversion) -> Conversion:
     """Replace the sparse operators of the program, and return the state with their ONNX
     translations.
     """
     if not has_sparse(state.recording.program):
         return state
-    write_out_sparse(state.recording.program)
-    return _with_torch_fields(state, forms={**state.forms, **translations()})
+    replace_sparse_operators(state.recording.program)
+    return _with_torch_fields(state, forms={**state.forms, **sparse_operator_translations()})
 
 
-def _without_writing(state: Conversion, run: Callable[[Conversion], Conversion]) -> Conversion:
+def _run_on_functional_program(
+    state: Conversion, run: Callable[[Conversion], Conversion]
+) -> Conversion:
     """Run passes on a copy of the program without operators that write in place; return the new
     state.
     """
     # to the end of this, since the program is run once more where shapes depend on values
-    with functionalizing_writes(state.recording.program) as (program, forms):
+    with functionalizing_in_place_writes(state.recording.program) as (program, forms):
         return run(_with_torch_fields(state, functional=program, forms={**state.forms, **forms}))
 
 
@@ -213,13 +221,13 @@ def _write_torch_onnx(state: Conversion) -> Conversion:
     dropped = DroppedOperators()
     surrounding = carrying_real_tensors if state.trace.runtime else nullcontext
     with replaying_random_values(state.known):
-        exported = to_onnx(state.functional, dropped, state.forms, surrounding)
+        exported = convert_to_onnx_program(state.functional, dropped, state.forms, surrounding)
     return _with_torch_fields(state, exported=exported, dropped=dropped)
 
 
-def _fold(state: Conversion) -> Conversion:
+def _fold_onnx_shape_arithmetic(state: Conversion) -> Conversion:
     """Fold the shape arithmetic of the ONNX program, and return the state."""
-    simplify(state.exported)
+    fold_shape_arithmetic(state.exported)
     return state
 
 
@@ -231,17 +239,17 @@ def _cast_indices(state: Conversion) -> Conversion:
     return state
 
 
-def _fill_shapes(state: Conversion) -> Conversion:
+def _fill_value_dependent_shapes(state: Conversion) -> Conversion:
     """If values decided the trace, set the shapes in the ONNX program that depend on values, by a
     run; return the state.
     """
     if state.trace.runtime:
         with seeding_generators():
-            fill_shapes(state.exported, state.known)
+            set_unknown_onnx_shapes(state.exported, state.known)
     return state
 
 
-def _note_dropped(state: Conversion) -> Conversion:
+def _with_dropped_calls(state: Conversion) -> Conversion:
     """Return the state with the calls of dropped operators in its trace."""
     assert state.dropped is not None
     dropped = calls_of_dropped_operators(state.dropped, state.recording.operators)
@@ -266,7 +274,7 @@ def _torch_graph_rewrite(
     return lambda state: _with_torch_fields(state, graph=change(state.current_graph, state))
 
 
-def _on_program(
+def _rewrite_by_program(
     change: Callable[[Graph, Any, Mapping[str, Call]], Graph],
 ) -> Callable[[Conversion], Conversion]:
     """Return a pass that replaces the graph by `change(graph, program, operator calls)`."""
@@ -298,7 +306,7 @@ def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with a mark at each node that has a sparse operand or result in the
     program.
     """
-    return with_sparse(graph, state.recording.program, state.recording.operators)
+    return with_sparse_marks(graph, state.recording.program, state.recording.operators)
 
 
 def _group_custom_calls(state: Conversion) -> Conversion:
@@ -306,7 +314,7 @@ def _group_custom_calls(state: Conversion) -> Conversion:
     gradients.
     """
     run = state.recording
-    inside = members(run.operators.values(), run.frames, run.applied)
+    inside = function_index_by_call(run.operators.values(), run.frames, run.applied)
     return _with_torch_fields(
         state, inside=inside, graded=without_detached_calls(run.operators, run.frames, inside)
     )
@@ -319,56 +327,58 @@ def _add_torch_functions(graph: Graph, state: Conversion) -> Graph:
         return graph
     present = {node.call for node in graph.nodes}
     origins = gradients.gradient_sources(run.program, run.operators, present)
-    return with_functions(graph, origins, run.operators, state.inside, run.applied)
+    return with_custom_functions(graph, origins, run.operators, state.inside, run.applied)
 
 
 def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with its weights named as in the model."""
-    return with_weights(graph, parameter_aliases(state.exported.exported_program, state.model))
+    return with_parameter_names(
+        graph, parameter_aliases(state.exported.exported_program, state.model)
+    )
 
 
-def _store_torch_weights(graph: Graph, state: Conversion) -> Graph:
+def _mark_stored_weight_types(graph: Graph, state: Conversion) -> Graph:
     """Mark the graph's weights with the types in which a file stores them, if it has others."""
     return mark_weight_storage(graph, storage_types(state.model))
 
 
-def _add_leaves(graph: Graph, state: Conversion) -> Graph:
+def _add_gradient_leaves(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with the inputs and constants that have a gradient among its `starts`."""
     return msgspec.structs.replace(graph, starts={**graph.starts, **state.recording.leaves})
 
 
-def _add_windows(graph: Graph, state: Conversion) -> Graph:
+def _add_attention_windows(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with the sliding windows (in keys) of the model's attention modules."""
     return msgspec.structs.replace(graph, windows=attention_windows(state.model))
 
 
-def _mark_hooked(graph: Graph, state: Conversion) -> Graph:
+def _mark_readers_of_hooked_parameters(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with a mark at each node that reads a parameter with a gradient hook."""
     stored = state.model.named_parameters(remove_duplicate=False)
-    return gradients.with_hook_marks(
+    return gradients.mark_readers_of_hooked_weights(
         graph, {name for name, kept in stored if kept._backward_hooks}
     )
 
 
-def _mark_turned(graph: Graph, state: Conversion) -> Graph:
+def _mark_readers_of_changed_parameters(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with a mark at each node that reads a parameter whose `requires_grad` the
     model changes in a run.
     """
-    return gradients.with_trainability_marks(graph, state.recording.turned)
+    return gradients.mark_readers_of_changed_weights(graph, state.recording.turned)
 
 
-def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
+def _with_torch_graph_identity(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with its name, its hash and the sizes of its parameters."""
-    sizes = module_parameter_sizes(state.trace.modules)
+    sizes = graph_parameter_fields(state.trace.modules)
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
         sizes[kind] += packed
-    sizes["idle_params"] = idle_parameters(state.trace)
+    sizes["idle_params"] = idle_parameter_count(state.trace)
     if types := storage_types(state.model):
-        sizes |= storage_sizes(state.model, types)
+        sizes |= parameter_bytes_in_file(state.model, types)
     return with_graph_identity(graph, type(state.model).__name__, **sizes)
 
 
-def _link_torch_calls(state: Conversion) -> Conversion:
+def _link_calls_to_graph_nodes(state: Conversion) -> Conversion:
     """Return the state whose trace has, for each call, the keys of the graph nodes that it
     became.
     """
@@ -376,12 +386,12 @@ def _link_torch_calls(state: Conversion) -> Conversion:
     return _with_torch_fields(state, trace=msgspec.structs.replace(state.trace, calls=calls))
 
 
-def _add_unchosen(graph: Graph, state: Conversion) -> Graph:
+def _add_calls_of_unchosen_experts(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with the calls that also compute experts which a token did not choose."""
-    return msgspec.structs.replace(graph, unchosen=unchosen_experts(state.trace))
+    return msgspec.structs.replace(graph, unchosen=expert_counts_by_call(state.trace))
 
 
-def _place_torch_nodes(state: Conversion) -> Conversion:
+def _move_to_source_modules(state: Conversion) -> Conversion:
     """Return the state with nodes and modules as in the source model, if the model is an exported
     program.
     """
@@ -390,11 +400,16 @@ def _place_torch_nodes(state: Conversion) -> Conversion:
 
 
 _EXPORT: Passes[Conversion] = (
-    Pass("find drawn numbers", _draw, fact_set(RECORDED), fact_set(DRAWN)),
-    Pass("write out sparse", _write_out_sparse, ensures=fact_set(DENSE), ends=fact_set(RECORDED)),
+    Pass("find drawn numbers", _with_random_values, fact_set(RECORDED), fact_set(DRAWN)),
+    Pass(
+        "write out sparse",
+        _replace_sparse_in_program,
+        ensures=fact_set(DENSE),
+        ends=fact_set(RECORDED),
+    ),
     PassGroup(
         "without operators that write",
-        _without_writing,
+        _run_on_functional_program,
         (
             Pass(
                 "write ONNX",
@@ -402,53 +417,73 @@ _EXPORT: Passes[Conversion] = (
                 fact_set(DRAWN, DENSE, FUNCTIONAL),
                 fact_set(EXPORTED),
             ),
-            Pass("fold shape arithmetic", _fold, fact_set(EXPORTED), fact_set(FOLDED)),
+            Pass(
+                "fold shape arithmetic",
+                _fold_onnx_shape_arithmetic,
+                fact_set(EXPORTED),
+                fact_set(FOLDED),
+            ),
             Pass("cast places", _cast_indices, fact_set(FOLDED), fact_set(LONG_PLACES)),
-            Pass("fill shapes", _fill_shapes, fact_set(LONG_PLACES, FUNCTIONAL), fact_set(SHAPED)),
+            Pass(
+                "fill shapes",
+                _fill_value_dependent_shapes,
+                fact_set(LONG_PLACES, FUNCTIONAL),
+                fact_set(SHAPED),
+            ),
         ),
         requires=fact_set(DENSE),
         opens=fact_set(FUNCTIONAL),
     ),
-    Pass("note dropped operators", _note_dropped, fact_set(EXPORTED), fact_set(DROPPED)),
+    Pass("note dropped operators", _with_dropped_calls, fact_set(EXPORTED), fact_set(DROPPED)),
 )
 # What says why a backward pass is not followed is overwritten by what follows it in the list.
 _GRADIENTS: tuple[Pass[Conversion], ...] = (
     Pass("group custom functions", _group_custom_calls, ensures=fact_set(GROUPED)),
     Pass(
         "mark derived products",
-        _rewrite_by_calls(gradients.mark_derived_products),
+        _rewrite_by_calls(gradients.mark_products_with_other_gradient),
         fact_set(GROUPED, PROGRAM_NAMES, STORED, SPARSE),
         fact_set(DERIVED),
     ),
     Pass(
         "mark starts",
-        _rewrite_by_calls(gradients.mark_starts),
+        _rewrite_by_calls(gradients.mark_gradient_starts),
         fact_set(GRAPH, GROUPED),
         fact_set(STARTS),
     ),
     Pass(
         "mark lost starts",
-        _on_program(gradients.mark_lost_starts),
+        _rewrite_by_program(gradients.add_gradient_starts_without_nodes),
         fact_set(GROUPED, PROGRAM_NAMES),
         fact_set(LOST_STARTS),
     ),
-    Pass("mark hooks", _on_program(gradients.mark_hooks), fact_set(LOST_STARTS), fact_set(HOOKS)),
+    Pass(
+        "mark hooks",
+        _rewrite_by_program(gradients.mark_hooked_tensors),
+        fact_set(LOST_STARTS),
+        fact_set(HOOKS),
+    ),
     Pass(
         "mark handed out",
-        _on_program(gradients.mark_handed_out),
+        _rewrite_by_program(gradients.mark_reentrant_checkpoint_outputs),
         fact_set(HOOKS),
         fact_set(HANDED_OUT),
     ),
-    Pass("mark views", _on_program(gradients.mark_views), fact_set(HANDED_OUT), fact_set(VIEWS)),
+    Pass(
+        "mark views",
+        _rewrite_by_program(gradients.mark_readers_of_no_grad_views),
+        fact_set(HANDED_OUT),
+        fact_set(VIEWS),
+    ),
     Pass(
         "restore pasts",
-        _on_program(gradients.restore_pasts),
+        _rewrite_by_program(gradients.restore_overwritten_inputs),
         fact_set(LOST_STARTS, PROGRAM_NAMES),
         fact_set(PASTS),
     ),
     Pass(
         "sever inputs",
-        _on_program(gradients.sever_inputs),
+        _rewrite_by_program(gradients.mark_detached_inputs),
         fact_set(PASTS, PROGRAM_NAMES),
         fact_set(SEVERED),
     ),
@@ -484,45 +519,50 @@ _GRAPH: tuple[Pass[Conversion], ...] = (
     ),
     Pass(
         "store weights",
-        _torch_graph_rewrite(_store_torch_weights),
+        _torch_graph_rewrite(_mark_stored_weight_types),
         fact_set(MODEL_NAMES),
         fact_set(WEIGHTS_STORED),
     ),
-    Pass("add leaves", _torch_graph_rewrite(_add_leaves), fact_set(SEVERED), fact_set(LEAVES)),
+    Pass(
+        "add leaves",
+        _torch_graph_rewrite(_add_gradient_leaves),
+        fact_set(SEVERED),
+        fact_set(LEAVES),
+    ),
     Pass(
         "add attention windows",
-        _torch_graph_rewrite(_add_windows),
+        _torch_graph_rewrite(_add_attention_windows),
         fact_set(GRAPH),
         fact_set(WINDOWS),
     ),
     Pass(
         "mark hooked weights",
-        _torch_graph_rewrite(_mark_hooked),
+        _torch_graph_rewrite(_mark_readers_of_hooked_parameters),
         fact_set(MODEL_NAMES, VIEWS),
         fact_set(HOOKED_WEIGHTS),
     ),
     Pass(
         "mark turned weights",
-        _torch_graph_rewrite(_mark_turned),
+        _torch_graph_rewrite(_mark_readers_of_changed_parameters),
         fact_set(MODEL_NAMES, HOOKED_WEIGHTS),
         fact_set(TURNED_WEIGHTS),
     ),
     Pass(
         "identify graph",
-        _torch_graph_rewrite(_identify_torch_graph),
+        _torch_graph_rewrite(_with_torch_graph_identity),
         fact_set(GRAPH),
         fact_set(IDENTIFIED),
     ),
-    Pass("link calls", _link_torch_calls, fact_set(GRAPH), fact_set(LINKED)),
+    Pass("link calls", _link_calls_to_graph_nodes, fact_set(GRAPH), fact_set(LINKED)),
     Pass(
         "add unchosen experts",
-        _torch_graph_rewrite(_add_unchosen),
+        _torch_graph_rewrite(_add_calls_of_unchosen_experts),
         fact_set(GRAPH),
         fact_set(UNCHOSEN),
     ),
     Pass(
         "place in modules",
-        _place_torch_nodes,
+        _move_to_source_modules,
         fact_set(IDENTIFIED, LINKED, UNCHOSEN),
         fact_set(PLACED),
     ),

@@ -2,17 +2,17 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends.collector import seldom_collected
+from crossflops.frontends.collector import delaying_garbage_collection
 from crossflops.frontends.pytorch.convert.graph import (
     non_parameter_leaves,
 )
-from crossflops.frontends.pytorch.convert.opened_bodies import open_operator_bodies
+from crossflops.frontends.pytorch.convert.opened_bodies import add_custom_operator_bodies
 from crossflops.frontends.pytorch.convert.protocol_checks import reusing_protocol_attributes
 from crossflops.frontends.pytorch.convert.sparse import (
     mark_sparsity_dependent_calls,
@@ -20,36 +20,36 @@ from crossflops.frontends.pytorch.convert.sparse import (
 from crossflops.frontends.pytorch.load.compiled import running_uncompiled
 from crossflops.frontends.pytorch.load.fakes import (
     faking_grouped_products,
-    is_fake_model,
-    watching_values,
+    has_own_fake_tensor,
+    watching_value_reads,
 )
 from crossflops.frontends.pytorch.load.flexible_attention import (
     MaskedAttention,
-    describe_masks,
-    observe_masks,
+    run_and_describe_masked_attention,
+    sentence_on_masked_attention,
     unfusing_flex_attention,
 )
 from crossflops.frontends.pytorch.load.model import (
-    compiler_tables,
+    build_compiler_tables,
+    check_runs_without_observer,
     copy_inputs,
-    forget_compiled,
-    quiet,
+    escaping_module_names,
+    reset_compiler,
     run_torch_model,
-    run_unwatched,
     running_model_copy,
-    spelling_module_names,
-    without_stack_traces,
+    suppressing_output,
+    tracing_without_stack_traces,
 )
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
 from crossflops.frontends.pytorch.load.traced_code import forgetting_graph_code
 from crossflops.frontends.pytorch.observe.alignment import (
-    Ran,
+    KernelRun,
     WatchedCall,
     align_observed_calls,
-    hooks_matter,
-    is_fused,
-    kernel_by_fused_call,
+    depends_on_hooks,
+    is_fused_kernel,
+    kernel_name_by_fused_call,
     kernel_summary,
     observe_fused_kernels,
 )
@@ -57,23 +57,26 @@ from crossflops.frontends.pytorch.observe.dispatched_operators import (
     observe_dispatched_calls,
     observe_operator_events,
 )
-from crossflops.frontends.pytorch.observe.jit_graph import jit_nodes, observe_traced_nodes
-from crossflops.frontends.pytorch.observe.operator_bodies import with_bodies, with_custom_marks
+from crossflops.frontends.pytorch.observe.jit_graph import observe_jit_nodes, observe_traced_nodes
+from crossflops.frontends.pytorch.observe.operator_bodies import (
+    with_custom_operator_marks,
+    with_operator_bodies,
+)
 from crossflops.frontends.pytorch.passes import PIPELINE, Conversion
 from crossflops.frontends.pytorch.record.data_dependence import (
     has_values,
     with_dependence_marks,
 )
-from crossflops.frontends.pytorch.record.operators import operator_calls, write_out_casts
-from crossflops.frontends.pytorch.record.recorder import call_tree
+from crossflops.frontends.pytorch.record.operators import insert_autocast_casts, operator_calls
+from crossflops.frontends.pytorch.record.recorder import frames_and_operators_as_calls
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.tracing import (
     ExportRequest,
     TracedProgram,
-    is_asked,
-    trace_request,
+    checks_for_causal_mask,
+    export_with_values_if_needed,
 )
-from crossflops.frontends.seeds import generators, seeding_generators
+from crossflops.frontends.seeds import restoring_generators, seeding_generators
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 
@@ -81,16 +84,30 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
-Shown: TypeAlias = tuple[list[WatchedCall], list[Ran] | None]
-Runs: TypeAlias = dict[Setting, Shown]  # what watched runs showed, by setting
+ObservedRunBySetting: TypeAlias = dict[Setting, "ObservedRun"]
 # Operators that hold functions, which PyTorch's compiler traces in every run.
 _COMPILED = {"associative_scan", "cond", "map_impl", "scan", "while_loop"}
 _RUNS = {
-    "jit": jit_nodes,
+    "jit": observe_jit_nodes,
     "traced": observe_traced_nodes,
     "event": observe_operator_events,
     "dispatch": observe_dispatched_calls,
 }
+
+
+class ObservedRun(NamedTuple):
+    """The operators of an observed run, and its fused kernels; None if these are not known."""
+
+    operators: list[WatchedCall]
+    fused_kernels: list[KernelRun] | None
+
+
+class _AlignedRuns(NamedTuple):
+    """The calls of an export with the kernels of observed runs, and the calls of those runs."""
+
+    calls: tuple[Call, ...]
+    view_calls: tuple[Call, ...]
+    kernels_by_setting: dict[str, tuple[Kernel, ...]]
 
 
 def record_and_convert_torch(
@@ -116,17 +133,17 @@ def convert_torch_recording(
     has no ONNX form.
     """
     with (
-        seldom_collected(),
-        without_stack_traces(),
+        delaying_garbage_collection(),
+        tracing_without_stack_traces(),
         forgetting_graph_code(),
         reusing_protocol_attributes(),
     ):
         results = PIPELINE.run(Conversion(model, recording, recording.trace))
-        graph = _with_opened_operators(results, model, recording)
+        graph = _with_custom_operator_bodies(results, model, recording)
     return results.exported.model, graph, results.trace
 
 
-def _with_opened_operators(
+def _with_custom_operator_bodies(
     results: Conversion, model: "nn.Module", recording: ExportedRun
 ) -> Graph:
     """Return the graph in which custom operators without a cost formula have bodies: the work of
@@ -134,21 +151,23 @@ def _with_opened_operators(
     """
     setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
 
-    def convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
+    def record_and_convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
         """Record and convert a module on these tensors; return its graph."""
         return record_and_convert_torch(module, tensors, {}, setting)[1]
 
-    def run(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
+    def run_and_copy_arguments(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
         """Run the model; return the arguments of each call of these operators, by operator; {} if
         the model has no values.
         """
         args, kwargs = recording.program.example_inputs
-        if not has_values(model, args, kwargs) or is_fake_model(model, args, kwargs):
+        if not has_values(model, args, kwargs) or has_own_fake_tensor(model, args, kwargs):
             return {}
         with seeding_generators(), running_model_copy(model, setting.training) as own:
-            return _observe_operator_arguments(own, args, kwargs, operators)
+            return _run_and_copy_operator_arguments(own, args, kwargs, operators)
 
-    return open_operator_bodies(results.current_graph, results.exported, convert, run)
+    return add_custom_operator_bodies(
+        results.current_graph, results.exported, record_and_convert, run_and_copy_arguments
+    )
 
 
 def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -160,7 +179,7 @@ def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
     return copied[0], copied[1]
 
 
-def _observe_operator_arguments(
+def _run_and_copy_operator_arguments(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], operators: frozenset[Any]
 ) -> Mapping[Any, list[tuple[Any, Any]]]:
     """Run the model; return copies of the arguments of each call, in order, for each of these
@@ -190,7 +209,7 @@ def record_torch_run(
     kwargs: Mapping[str, Any],
     setting: Setting,
     views: Sequence[Setting] = (),
-    runs: Callable[[], Runs | None] | None = None,
+    runs: Callable[[], ObservedRunBySetting | None] | None = None,
 ) -> ExportedRun:
     """Run a model under torch.export; return the exported program, its recorded calls and other
     facts of the run.
@@ -202,10 +221,11 @@ def record_torch_run(
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
-    compiler_tables()
+    build_compiler_tables()
     with (
-        seldom_collected(), without_stack_traces(), forgetting_graph_code(), generators(), quiet(),
-        spelling_module_names(), faking_grouped_products(),
+        delaying_garbage_collection(), tracing_without_stack_traces(), forgetting_graph_code(),
+        restoring_generators(), suppressing_output(),
+        escaping_module_names(), faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):  # fmt: skip
         recorded = _trace_with_attention_masks(ExportRequest(model, args, kwargs, setting))
@@ -214,17 +234,19 @@ def record_torch_run(
         operators = mark_sparsity_dependent_calls(exported, operators)
         if recorded.valued:
             operators = with_dependence_marks(exported, operators, recorded.known)
-        calls = with_custom_marks(call_tree(recorder.frames, operators))
+        calls = with_custom_operator_marks(
+            frames_and_operators_as_calls(recorder.frames, operators)
+        )
         if recorder.autocast:
-            operators = write_out_casts(exported, operators)
+            operators = insert_autocast_casts(exported, operators)
         functions = {function.frame for function in recorder.applied}
         ran = runs() if runs else None
         if ran is None:
             compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
-            ran = _runs_by_setting(model, args, kwargs, views, compiles)
+            ran = _run_and_observe_settings(model, args, kwargs, views, compiles)
         calls, seen, kernels = _align_observed_runs(views, ran, calls, functions)
         if views:
-            calls = with_bodies(calls, model, args, kwargs, setting)
+            calls = with_operator_bodies(calls, model, args, kwargs, setting)
     trace = Trace(
         calls=calls,
         modules=recorded.index.rows,
@@ -251,7 +273,7 @@ def record_torch_run(
     )
 
 
-def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
+def _trace_with_attention_masks(request: ExportRequest) -> TracedProgram:
     """Export the model; return the traced program, with a note on how many MACs FlexAttention's
     masks skip.
 
@@ -259,16 +281,18 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
     """
     masked: list[MaskedAttention] = []
     with unfusing_flex_attention(masked):
-        recorded = trace_request(asked)
-    if not masked or not has_values(asked.model, asked.args, asked.kwargs):
+        recorded = export_with_values_if_needed(request)
+    if not masked or not has_values(request.model, request.args, request.kwargs):
         return recorded
-    if is_fake_model(asked.model, asked.args, asked.kwargs):
+    if has_own_fake_tensor(request.model, request.args, request.kwargs):
         raise ValuesNeededError(
             "the number of skipped blocks depends on the values of a FlexAttention mask"
         )
-    with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
-        masked = observe_masks(lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False))
-    note = describe_masks(masked)
+    with seeding_generators(), running_model_copy(request.model, request.setting.training) as own:
+        masked = run_and_describe_masked_attention(
+            lambda: run_torch_model(own, request.args, request.kwargs, grad=False)
+        )
+    note = sentence_on_masked_attention(masked)
     return msgspec.structs.replace(recorded, notes=(*recorded.notes, note)) if note else recorded
 
 
@@ -280,17 +304,17 @@ def _torch_version_label() -> str:
 
 
 def _align_observed_runs(
-    observed: Sequence[Setting],
-    runs: Runs,
+    settings: Sequence[Setting],
+    runs: ObservedRunBySetting,
     calls: tuple[Call, ...],
     functions: set[str],
-) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
+) -> _AlignedRuns:
     """Return the calls with the fused kernels that ran for them, the calls of other views, and the
     kernels by setting.
     """
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
-    for setting in sorted(observed, key=_run_order):
+    for setting in sorted(settings, key=_setting_sort_key):
         if setting not in runs:
             continue
         run_calls, kernels = runs[setting]
@@ -300,63 +324,63 @@ def _align_observed_runs(
             continue
         if _setting_level(setting) != "module":
             ran[setting.id] = kernel_summary(kernels)
-        fused = kernel_by_fused_call(kernels, calls)
+        fused = kernel_name_by_fused_call(kernels, calls)
         calls = tuple(
             msgspec.structs.replace(call, fused={**call.fused, setting.id: fused[call.key]})
             if call.key in fused
             else call
             for call in calls
         )
-    return calls, tuple(seen), ran
+    return _AlignedRuns(calls, tuple(seen), ran)
 
 
-def observe_runs(
+def run_and_observe_torch(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     views: Sequence[Setting],
-) -> Runs:
+) -> ObservedRunBySetting:
     """Run the model in each of these settings as a tool does; return for each setting the observed
     operators and fused kernels.
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
     with (
-        generators(),
-        quiet(),
-        spelling_module_names(),
+        restoring_generators(),
+        suppressing_output(),
+        escaping_module_names(),
         faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):
-        return _runs_by_setting(model, args, kwargs, views, compiles=True)
+        return _run_and_observe_settings(model, args, kwargs, views, may_compile=True)
 
 
-def _runs_by_setting(
+def _run_and_observe_settings(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    observed: Sequence[Setting],
-    compiles: bool,
-) -> Runs:
+    settings: Sequence[Setting],
+    may_compile: bool,
+) -> ObservedRunBySetting:
     """Return the observed operators and fused kernels by setting; settings with equal runs share
     one.
 
     A setting in which a tool would fail as well has none.
 
-    `compiles` says that PyTorch's compiler may trace functions in a run.
+    `may_compile` says that PyTorch's compiler may trace functions in a run.
     """
-    runs: Runs = {}
-    dispatched_runs: dict[str, Shown] = {}  # under a mode that shows the kernels, too
-    known: dict[str, list[Ran]] = {}  # the kernels of runs that are alike
+    runs: ObservedRunBySetting = {}
+    dispatched_runs: dict[str, ObservedRun] = {}  # under a mode that shows the kernels, too
+    known: dict[str, list[KernelRun]] = {}  # the kernels of runs that are alike
     asked: set[str] = set()  # the settings whose kernels are there
-    hooks = hooks_matter(model)
-    for setting in sorted(observed, key=_run_order):
+    hooks = depends_on_hooks(model)
+    for setting in sorted(settings, key=_setting_sort_key):
         level = _setting_level(setting)
         similar = setting if hooks else msgspec.structs.replace(setting, hooked=False)
-        if level == "module" and not is_asked(model):
+        if level == "module" and not checks_for_causal_mask(model):
             continue  # nothing in it makes nested tensors
-        if compiles and "torch._dynamo" in sys.modules:
-            forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
+        if may_compile and "torch._dynamo" in sys.modules:
+            reset_compiler()  # a tool has compiled nothing before: its profiler sees all of it
         try:
             if level in _DISPATCHED and similar.id in dispatched_runs:
                 run_calls, kernels = dispatched_runs[similar.id]
@@ -369,20 +393,20 @@ def _runs_by_setting(
         except (Exception, SystemExit) as error:
             if level == "module":
                 continue  # so it does for the tool, whose failure it is
-            run_unwatched(model, args, kwargs, setting, error)
+            check_runs_without_observer(model, args, kwargs, setting, error)
             run_calls, kernels = (
                 [WatchedCall(UNWATCHED, settings={"reason": brief_error_text(error)})],
                 None,
             )
         else:
             if level == "dispatch":
-                dispatched_runs[similar.id] = run_calls, kernels
+                dispatched_runs[similar.id] = ObservedRun(run_calls, kernels)
             if level not in ("module", *_DISPATCHED) and setting.id not in asked:
                 kernels = known.get(similar.id, kernels)
         if kernels is not None and level != "module":
             asked.add(setting.id)
             known[similar.id] = kernels
-        runs[setting] = run_calls, kernels
+        runs[setting] = ObservedRun(run_calls, kernels)
     return runs
 
 
@@ -393,41 +417,41 @@ def _setting_level(setting: Setting) -> str:
     return setting.level if isinstance(setting, View) else "operator"
 
 
-def _run_order(setting: Setting) -> int:
+def _setting_sort_key(setting: Setting) -> int:
     """Return a sort key for settings: dispatch views first, then others that show kernels, then
     the rest.
     """
     if isinstance(setting, View) and setting.level == "dispatch":
         return 0
-    return 1 if _sees_kernels(setting) else 2
+    return 1 if _shows_kernels(setting) else 2
 
 
-def _sees_kernels(setting: Setting) -> bool:
+def _shows_kernels(setting: Setting) -> bool:
     """Return True if a run in this setting shows which kernels ran."""
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
-def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
+def _run_watching_values(model: "nn.Module", *run_options: Any) -> ObservedRun:
     """Run and observe the model; return its operators and kernels. Raises ValuesNeededError if it
     reads values that it lacks.
     """
-    with running_uncompiled(), watching_values(model) as needed:
+    with running_uncompiled(), watching_value_reads(model) as needed:
         try:
-            return _ran_afresh(model, *asked)
+            return _run_and_retry_without_compiler(model, *run_options)
         finally:
             if needed():  # also where whoever watches went on
                 raise ValuesNeededError(needed())
 
 
-def _ran_afresh(*asked: Any) -> Shown:
+def _run_and_retry_without_compiler(*run_options: Any) -> ObservedRun:
     """Run and observe the model; if that raises, reset PyTorch's compiler and do it again. Return
     its operators and kernels.
     """
     try:
-        return _run_and_observe(*asked)
+        return _run_and_observe(*run_options)
     except Exception:
-        forget_compiled()
-        return _run_and_observe(*asked)
+        reset_compiler()
+        return _run_and_observe(*run_options)
 
 
 def _run_and_observe(
@@ -435,10 +459,10 @@ def _run_and_observe(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-    ask: bool,
-) -> Shown:
+    with_kernels: bool,
+) -> ObservedRun:
     """Run the model; return its observed operators, and its fused kernels or None if these are not
-    needed (`ask`).
+    needed (`with_kernels`).
 
     A run that shows no kernels is followed by one that does if they are needed; otherwise None is
     returned in their place. Each run draws the random numbers of the export.
@@ -447,10 +471,14 @@ def _run_and_observe(
     if isinstance(setting, View) and setting.level in _RUNS:
         with seeding_generators(), running_model_copy(model, setting.training) as own:
             seen = _RUNS[setting.level](own, *copy_inputs(args, kwargs), setting)
-        if _sees_kernels(setting):
+        if _shows_kernels(setting):
             forward = [call for call in seen if call.phase == "forward"]
-            return seen, [(call.frames, call.target) for call in forward if is_fused(call.target)]
-        if not ask:
-            return seen, None
+            kernels = [
+                (call.frames, call.target) for call in forward if is_fused_kernel(call.target)
+            ]
+            return ObservedRun(seen, kernels)
+        if not with_kernels:
+            return ObservedRun(seen, None)
     with seeding_generators(), running_model_copy(model, setting.training) as own:
-        return seen, observe_fused_kernels(own, *copy_inputs(args, kwargs), setting)
+        kernels = observe_fused_kernels(own, *copy_inputs(args, kwargs), setting)
+    return ObservedRun(seen, kernels)

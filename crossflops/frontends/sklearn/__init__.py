@@ -49,17 +49,17 @@ class Sklearn(ShapeTracedFrontend):
         """Return the object in a file that `joblib.dump` wrote; this runs the code in the file."""
         return importlib.import_module("joblib").load(path)
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise an error if skl2onnx is not installed, or if the estimator is not fitted."""
         from crossflops.frontends.sklearn.converter import require_fitted_estimator
 
         require_fitted_estimator(model)
 
-    def placeholder(self, spec: TensorSpec) -> TensorSpec:
+    def placeholder_for_spec(self, spec: TensorSpec) -> TensorSpec:
         """Return the spec itself, which is the placeholder of an input here."""
         return spec
 
-    def shape_of(self, array: Any, name: str = "X") -> TensorSpec:
+    def placeholder_for_array(self, array: Any, name: str = "X") -> TensorSpec:
         """Return the shape and the dtype of an array as a TensorSpec. Raises InputError."""
         if isinstance(array, TensorSpec):
             return array
@@ -72,13 +72,15 @@ class Sklearn(ShapeTracedFrontend):
                 "give X as an array, or as texts: ['1x4']",
             ) from error
 
-    def shapes(self, values: Any) -> Arguments:
+    def placeholders_for_inputs(self, values: Any) -> Arguments:
         """Return specs of the inputs: of an array X, or of each column of a data frame or a dict.
 
         Raise InputError for other values.
         """
         if isinstance(values, Mapping):
-            return (), {str(name): self.shape_of(v, str(name)) for name, v in values.items()}
+            return (), {
+                str(name): self.placeholder_for_array(v, str(name)) for name, v in values.items()
+            }
         if hasattr(values, "columns") and hasattr(values, "dtypes"):
             rows = (len(values), 1)
             kinds = zip(values.columns, values.dtypes, strict=True)
@@ -89,10 +91,10 @@ class Sklearn(ShapeTracedFrontend):
         if isinstance(values, list):
             import numpy as np
 
-            return (self.shape_of(np.asarray(values)),), {}
+            return (self.placeholder_for_array(np.asarray(values)),), {}
         args, kwargs = to_call_arguments(values)
-        named = {name: self.shape_of(value, name) for name, value in kwargs.items()}
-        return tuple(map(self.shape_of, args)), named
+        named = {name: self.placeholder_for_array(value, name) for name, value in kwargs.items()}
+        return tuple(map(self.placeholder_for_array, args)), named
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Return the estimator as bytes of an ONNX model, its graph and a trace of modules."""
@@ -101,7 +103,7 @@ class Sklearn(ShapeTracedFrontend):
         source = recording.source
         return estimator_program(source.model, source.args, source.kwargs, recording.setting)
 
-    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+    def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the estimator; return its inputs, outputs, and how much rounding changes them."""
         from crossflops.frontends.sklearn.outputs import run_estimator_outputs
 

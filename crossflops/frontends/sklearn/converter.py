@@ -12,11 +12,11 @@ import msgspec
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
-from crossflops.frontends.sklearn.interpolation import isotonic_interpolated
+from crossflops.frontends.sklearn.interpolation import writing_isotonic_as_interpolation
 from crossflops.frontends.sklearn.lost_settings import last_step
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 from crossflops.threads import filter_warnings
 
 # What skl2onnx refuses although nothing in it changes the prediction.
@@ -36,26 +36,26 @@ def estimator_behind_search(estimator: Any) -> Any:
 
 
 @contextmanager
-def mending_estimators(estimators: Iterable[Any]) -> Iterator[None]:
+def adapting_estimators_to_skl2onnx(estimators: Iterable[Any]) -> Iterator[None]:
     """Return a context in which skl2onnx can convert these estimators, which are restored after.
 
     Steps of a pipeline that pass their input through are left out, a search is replaced by its
     best estimator, and the `transform` of a vote is hidden, since the vote predicts.
     """
     with ExitStack() as stack:
-        stack.enter_context(_whole_numbers())
+        stack.enter_context(_writing_bools_as_integers())
         stack.enter_context(_fixing_kmeans_bias())
         estimators = list(estimators)
-        stack.enter_context(_transforming(estimators))
+        stack.enter_context(_writing_only_transform_results(estimators))
         for estimator in estimators:
-            for name, value in _attribute_changes(estimator):
+            for name, value in _attributes_to_set(estimator):
                 stack.enter_context(
                     patching_attribute(estimator, name, value, inventory.ESTIMATORS)
                 )
         yield
 
 
-def _attribute_changes(estimator: Any) -> Iterator[tuple[str, Any]]:
+def _attributes_to_set(estimator: Any) -> Iterator[tuple[str, Any]]:
     """Yield (name, value) of each attribute that is set while the estimator is converted."""
     if getattr(estimator, "flatten_transform", False):
         yield "flatten_transform", False
@@ -72,7 +72,7 @@ def _attribute_changes(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 
 @contextmanager
-def _transforming(estimators: list[Any]) -> Iterator[None]:
+def _writing_only_transform_results(estimators: list[Any]) -> Iterator[None]:
     """Return a context in which skl2onnx writes only `transform` results of steps that transform.
 
     skl2onnx/_parse.py returns the labels of clusters as well, or only these; `transform` gives
@@ -80,8 +80,8 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
     """
     parse: Any = importlib.import_module("skl2onnx._parse")
     pipelines: Any = importlib.import_module("skl2onnx.operator_converters.pipelines")
-    before = original(parse, "_parse_sklearn", inventory.PARSERS)
-    asked = {id(step) for step in _transformers(estimators)}
+    before = original_attribute(parse, "_parse_sklearn", inventory.PARSERS)
+    asked = {id(step) for step in _estimators_that_transform(estimators)}
 
     def parse_step(scope: Any, model: Any, *provided: Any, **named: Any) -> Any:
         """Return the outputs of a step; of a cluster step that transforms only distances."""
@@ -92,21 +92,25 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
             raise NotImplementedError(f"it has no converter for {type(model).__name__}.transform")
         return outputs[1:]
 
-    def takes_maps(step: Any) -> bool:
+    def has_zipmap_option(step: Any) -> bool:
         """Return whether a step is a classifier, or a pipeline of one, with option "zipmap"."""
-        return bool(classifies(step)) and (hasattr(step, "steps") or _takes(step, "zipmap"))
+        return bool(classifies(step)) and (
+            hasattr(step, "steps") or _has_conversion_option(step, "zipmap")
+        )
 
-    classifies = original(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
+    classifies = original_attribute(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
     with (
         patching_attribute(parse, "_parse_sklearn", parse_step, inventory.PARSERS),
         patching_attribute(pipelines, "_parse_sklearn", parse_step, inventory.PIPELINE_PARSERS),
         # of a pipeline in another estimator the option is given to every classifier
-        patching_attribute(pipelines, "is_classifier", takes_maps, inventory.PIPELINE_OPTIONS),
+        patching_attribute(
+            pipelines, "is_classifier", has_zipmap_option, inventory.PIPELINE_OPTIONS
+        ),
     ):
         yield
 
 
-def _transformers(estimators: list[Any]) -> list[Any]:
+def _estimators_that_transform(estimators: list[Any]) -> list[Any]:
     """Return the estimators whose `transform` is called by a pipeline or a union."""
     asked: list[Any] = []
     for estimator in estimators:
@@ -120,19 +124,19 @@ def _transformers(estimators: list[Any]) -> list[Any]:
 
 
 @contextmanager
-def _whole_numbers() -> Iterator[None]:
+def _writing_bools_as_integers() -> Iterator[None]:
     """Return a context in which ONNX nodes get integers for bools in lists of attributes.
 
     skl2onnx/common/tree_ensemble.py gives nodes_missing_value_tracks_true as truth values.
     """
     from skl2onnx.common import _container
 
-    make_node = original(_container, "make_node", inventory.NODES)
+    make_node = original_attribute(_container, "make_node", inventory.NODES)
 
     def make_whole_node(*provided: Any, **attributes: Any) -> Any:
         """Return the node of ONNX's `make_node`, with bools in lists of attributes as integers."""
         return make_node(
-            *provided, **{name: _as_whole(value) for name, value in attributes.items()}
+            *provided, **{name: _bools_to_integers(value) for name, value in attributes.items()}
         )
 
     with patching_attribute(_container, "make_node", make_whole_node, inventory.NODES):
@@ -147,7 +151,7 @@ def _fixing_kmeans_bias() -> Iterator[None]:
     cluster: ONNX accepts that only for as many rows as there are clusters, and for one.
     """
     module: Any = importlib.import_module("skl2onnx.operator_converters.k_means")
-    gemm = original(module, "OnnxGemm", inventory.CLUSTERS)
+    gemm = original_attribute(module, "OnnxGemm", inventory.CLUSTERS)
 
     def gemm_with_one_zero(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
         """Return a Gemm of rows and centers whose bias is one zero, for any number of rows."""
@@ -157,7 +161,7 @@ def _fixing_kmeans_bias() -> Iterator[None]:
         yield
 
 
-def _as_whole(value: Any) -> Any:
+def _bools_to_integers(value: Any) -> Any:
     """Return a list with bools as a list of integers, and any other value unchanged."""
     if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
         return [int(item) for item in value]
@@ -173,7 +177,7 @@ _VALUES = ("WhiteKernel", "ConstantKernel")
 
 
 @contextmanager
-def kernels_recorded(names: set[str]) -> Iterator[None]:
+def recording_kernels_without_work(names: set[str]) -> Iterator[None]:
     """Return a context that adds to `names` the nodes of Gaussian process kernels without work.
 
     A WhiteKernel between two sets of rows is 0, a ConstantKernel one number: skl2onnx makes their
@@ -227,7 +231,7 @@ def _kernel_operators(root: Any, provided: set[int], kind: type) -> Iterator[Any
             todo += getattr(value, "inputs", None) or ()
 
 
-def as_computed(
+def count_as_estimator_computes(
     node: Node, makers: Mapping[str, Any], empty: Collection[str], points: Mapping[str, int]
 ) -> Node:
     """Return a node counted as the estimator's own computation, if ONNX's differs from that.
@@ -248,7 +252,7 @@ def as_computed(
     rows = getattr(getattr(makers.get(node.key), "coef_", None), "shape", ())
     if node.op.type != _LINEAR or not rows or (len(rows) > 1 and rows[0] != 1):
         return node
-    return _with_source_operations(node, _one_column(node, rows[-1]))
+    return _with_source_operations(node, _with_one_weight_column(node, rows[-1]))
 
 
 def _with_source_operations(node: Node, *operations: Node) -> Node:
@@ -256,7 +260,7 @@ def _with_source_operations(node: Node, *operations: Node) -> Node:
     return msgspec.structs.replace(node, conversion=ConversionAnnotation(stands_for=operations))
 
 
-def _one_column(node: Node, features: int) -> Node:
+def _with_one_weight_column(node: Node, features: int) -> Node:
     """Return a two-class linear classifier's node with one column of weights, not two.
 
     skl2onnx/operator_converters/linear_classifier.py writes it a second time, negated.
@@ -287,14 +291,14 @@ _TYPES = {
 }
 
 
-def type_inputs(
+def skl2onnx_input_types(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> list[tuple[str, Any]]:
     """Return (name, skl2onnx's type) of each input. Raises InputError if it has none."""
-    return [(name, _type(spec)) for name, spec in _estimator_inputs(args, kwargs).items()]
+    return [(name, _skl2onnx_type(spec)) for name, spec in _estimator_inputs(args, kwargs).items()]
 
 
-def convert_with_newest_opsets(
+def convert_with_retry_at_older_opset(
     convert: Callable[[dict[str, int] | None], _Converted], model: Any, parts: list[Any]
 ) -> _Converted:
     """Return convert(opset) with skl2onnx's default opset, or an older one if that fails.
@@ -303,12 +307,12 @@ def convert_with_newest_opsets(
     model. Raises NormalizeError where it fails.
     """
     try:
-        with mending_estimators(parts):
+        with adapting_estimators_to_skl2onnx(parts):
             return convert(None)
     except Exception as error:  # converters fail in as many ways as there are estimators
         why = _conversion_error_text(error)
         if _ML in str(error):
-            with contextlib.suppress(Exception), mending_estimators(parts):
+            with contextlib.suppress(Exception), adapting_estimators_to_skl2onnx(parts):
                 return convert({"": _newest_opset(), _ML: _OLDER_ML})
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
@@ -348,14 +352,16 @@ def write_estimator_onnx(
     made: dict[str, int] = {}
     empty: set[str] = set()
     points: dict[str, int] = {}
-    options = {id(part): {"zipmap": False} for part in parts if _takes(part, "zipmap")}
+    options = {
+        id(part): {"zipmap": False} for part in parts if _has_conversion_option(part, "zipmap")
+    }
     for step in _steps_with_raw_scores(parts):
         options.setdefault(id(step), {})["raw_scores"] = True
     with (
         filter_warnings("ignore"),
         _recording_makers(made),
-        kernels_recorded(empty),
-        isotonic_interpolated(points, empty),
+        recording_kernels_without_work(empty),
+        writing_isotonic_as_interpolation(points, empty),
     ):
         converted = skl2onnx.convert_sklearn(
             model,
@@ -364,11 +370,13 @@ def write_estimator_onnx(
             options=options,
             target_opset=opset,
         )
-    _take_logistic(converted.graph, {id(part): part for part in parts}, made)
+    _replace_softmax_by_logistic(converted.graph, {id(part): part for part in parts}, made)
     return WrittenEstimator(converted, made, frozenset(empty), points)
 
 
-def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[str, int]) -> None:
+def _replace_softmax_by_logistic(
+    graph: Any, estimators: Mapping[int, Any], makers: Mapping[str, int]
+) -> None:
     """Replace the softmax of a two-class discriminant by the logistic function, in place.
 
     skl2onnx/operator_converters/linear_classifier.py takes the softmax of the score and its
@@ -386,7 +394,7 @@ def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[st
                 attribute.s = b"LOGISTIC"
 
 
-def drop_unread(graph: Any) -> None:
+def remove_unread_nodes(graph: Any) -> None:
     """Remove the nodes of a graph whose results neither a node nor an output reads, in place."""
     read = {value.name for value in graph.output}
     kept = []
@@ -439,7 +447,7 @@ def _estimator_inputs(
     return {**{f"X{index or ''}": spec for index, spec in enumerate(args)}, **kwargs}
 
 
-def _type(spec: TensorSpec) -> Any:
+def _skl2onnx_type(spec: TensorSpec) -> Any:
     """Return skl2onnx's type for an input of this dtype and shape. Raises InputError."""
     from skl2onnx.common import data_types
 
@@ -462,11 +470,11 @@ def _steps_with_raw_scores(parts: list[Any]) -> Iterator[Any]:
         for calibrated in getattr(part, "calibrated_classifiers_", ()):
             step = last_step(calibrated.estimator)
             has_scores = step is not calibrated.estimator and hasattr(step, "decision_function")
-            if has_scores and _takes(step, "raw_scores"):
+            if has_scores and _has_conversion_option(step, "raw_scores"):
                 yield step
 
 
-def _takes(estimator: Any, option: str) -> bool:
+def _has_conversion_option(estimator: Any, option: str) -> bool:
     """Return whether skl2onnx has an option, such as "zipmap", for the class of an estimator.
 
     A pipeline would pass the option on to its last step, whatever that is.

@@ -125,45 +125,51 @@ _PRIVATE = (
 _SCALARS = ("intercept_", "offset_", "a_", "b_", "global_")
 
 
-def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+def estimator_parameters(
+    estimator: Any, storage_number: Callable[[Any], int]
+) -> Iterator[Parameter]:
     """Yield the parameters (arrays of floats) of an estimator, without those of its children.
 
-    `number` returns the same number for the same array.
+    `storage_number` returns the same number for the same array.
     """
     left_out = _FIGURES | _FIGURES_OF.get(type(estimator).__name__, set())
     for name, value in vars(estimator).items():
         public = name.endswith("_") and not name.startswith("_") and name not in left_out
         if public or name in _PRIVATE:
-            yield from _floats(name, value, number)
+            yield from _float_array_parameters(name, value, storage_number)
     tree = getattr(estimator, "tree_", None)
     if hasattr(tree, "children_left"):
-        yield from _tree_parameters(tree, number)
+        yield from _tree_parameters(tree, storage_number)
     for index, predictor in enumerate(_flatten_lists(getattr(estimator, "_predictors", ()))):
-        yield from _histogram_parameters(f"_predictors.{index}", predictor, number)
+        yield from _histogram_parameters(f"_predictors.{index}", predictor, storage_number)
 
 
-def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+def _float_array_parameters(
+    name: str, value: Any, storage_number: Callable[[Any], int]
+) -> Iterator[Parameter]:
     """Yield a parameter for each array of floats in an attribute, also in lists."""
     data = value.data if hasattr(value, "tocsr") else value  # of a sparse matrix what is stored
     kind = getattr(getattr(data, "dtype", None), "kind", "")
     if kind in ("f", "c") and (data.ndim or name in _SCALARS):
-        yield Parameter(name, tuple(data.shape), number(value), data.dtype.name)
+        yield Parameter(name, tuple(data.shape), storage_number(value), data.dtype.name)
     elif isinstance(value, float) and name in _SCALARS and value:
-        yield Parameter(name, (), number(value), "float64")
+        yield Parameter(name, (), storage_number(value), "float64")
     elif isinstance(value, list | tuple) or kind == "O":
         for index, item in enumerate(value if kind != "O" else value.ravel()):
             if hasattr(item, "dtype"):
-                yield from _floats(f"{name}.{index}", item, number)
+                yield from _float_array_parameters(f"{name}.{index}", item, storage_number)
 
 
-def _tree_parameters(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
+def _tree_parameters(tree: Any, storage_number: Callable[[Any], int]) -> Iterator[Parameter]:
     """Yield the parameters of a decision tree: thresholds of inner nodes, values of leaves."""
     inner = tree.children_left != tree.children_right
     leaves = int((~inner).sum())
     threshold, value = tree.threshold, tree.value
-    yield Parameter("tree_.threshold", (int(inner.sum()),), number(tree), threshold.dtype.name)
+    yield Parameter(
+        "tree_.threshold", (int(inner.sum()),), storage_number(tree), threshold.dtype.name
+    )
     shape = (leaves, *value.shape[1:])
-    yield Parameter("tree_.value", shape, number((tree, "value")), value.dtype.name)
+    yield Parameter("tree_.value", shape, storage_number((tree, "value")), value.dtype.name)
 
 
 def _flatten_lists(value: Any) -> Iterator[Any]:
@@ -176,14 +182,14 @@ def _flatten_lists(value: Any) -> Iterator[Any]:
 
 
 def _histogram_parameters(
-    name: str, tree: Any, number: Callable[[Any], int]
+    name: str, tree: Any, storage_number: Callable[[Any], int]
 ) -> Iterator[Parameter]:
     """Yield the parameters of a histogram-based tree: thresholds of inner nodes, leaf values."""
     leaves = int(tree.nodes["is_leaf"].sum())
     stored = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
     for field, length in stored.items():
         dtype = tree.nodes.dtype[field].name
-        yield Parameter(f"{name}.{field}", (length,), number((tree, field)), dtype)
+        yield Parameter(f"{name}.{field}", (length,), storage_number((tree, field)), dtype)
 
 
 def place_in_modules(graph: Graph, owners: Mapping[str, str]) -> Graph:
@@ -210,7 +216,7 @@ def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Modul
     for path in (part.path for part in inside if part.named or part.path in with_nodes):
         kept.update(_path_and_ancestors(path))
     classes = {part.path: type(part.estimator).__name__ for part in inside}
-    paths = ["", *sorted((path for path in kept if path), key=_order(inside))]
+    paths = ["", *sorted((path for path in kept if path), key=_module_sort_key(inside))]
     ids = {path: number for number, path in enumerate(paths)}
     params = _parameters_by_module(inside, kept)
     children: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
@@ -231,7 +237,7 @@ def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Modul
     )
 
 
-def _order(inside: list[Part]) -> Callable[[str], list[int]]:
+def _module_sort_key(inside: list[Part]) -> Callable[[str], list[int]]:
     """Return a sort key for module paths: parents first, then in the order of `inside`."""
     order: dict[str, int] = {}
     for number, part in enumerate(inside):
@@ -251,7 +257,7 @@ def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[
     numbers: dict[Any, int] = {}
     stored: list[Any] = []  # what has a number must not be freed, or its id would be another's
 
-    def number(value: Any) -> int:
+    def storage_number(value: Any) -> int:
         """Return the storage number of an array (or a tuple); the same object has one number."""
         stored.append(value)
         key = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
@@ -264,7 +270,7 @@ def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[
         while owner not in kept:
             owner = owner.rpartition(".")[0]
         prefix = part.path.removeprefix(owner).lstrip(".")
-        for parameter in estimator_parameters(part.estimator, number):
+        for parameter in estimator_parameters(part.estimator, storage_number):
             if parameter.storage in taken:
                 continue
             taken.add(parameter.storage)

@@ -15,7 +15,7 @@ from crossflops.patches.patching import patching_attribute
 
 
 @contextmanager
-def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[None]:
+def writing_isotonic_as_interpolation(points: dict[str, int], empty: set[str]) -> Iterator[None]:
     """Return a context in which skl2onnx writes isotonic calibrations as interpolation.
 
     `points` gets the nodes that give the results, with the number of thresholds, and `empty` the
@@ -59,7 +59,7 @@ class _Writer:
     def clip_scores(self, scores: str, calibrator: Any) -> str:
         """Add a Clip of the scores to the range of the thresholds; return its result's name."""
         ends = (calibrator.X_min_, calibrator.X_max_)
-        return self._add(
+        return self._add_node(
             "Clip", scores, *(self._store_numbers(self._dtype(end), []) for end in ends)
         )
 
@@ -75,22 +75,24 @@ class _Writer:
         slopes = np.divide(heights, widths, out=np.zeros_like(widths), where=widths > 0)
         if len(at) == 1:
             slopes = np.zeros_like(values)
-        lines = self._lines(scores, at[1:-1])
+        lines = self._add_threshold_count(scores, at[1:-1])
         starts, bases, rises = (
-            self._add("Gather", self._store_numbers(numbers, [len(numbers)]), lines)
+            self._add_node("Gather", self._store_numbers(numbers, [len(numbers)]), lines)
             for numbers in (at[: len(slopes)], values[: len(slopes)], slopes)
         )
-        steps = self._add("Mul", self._add("Sub", scores, starts), rises)
-        result = self._add("Add", steps, bases)
+        steps = self._add_node("Mul", self._add_node("Sub", scores, starts), rises)
+        result = self._add_node("Add", steps, bases)
         return result, self._container.nodes[-1].name if len(at) > 1 else ""
 
-    def _lines(self, scores: str, inner: Any) -> str:
+    def _add_threshold_count(self, scores: str, inner: Any) -> str:
         """Add nodes that count the inner thresholds up to each score; return the result's name."""
-        reached = self._add("GreaterOrEqual", scores, self._store_numbers(inner, [1, len(inner)]))
-        ones = self._add("Cast", reached, to=self._whole)
+        reached = self._add_node(
+            "GreaterOrEqual", scores, self._store_numbers(inner, [1, len(inner)])
+        )
+        ones = self._add_node("Cast", reached, to=self._whole)
         along = self._scope.get_unique_variable_name("along")
         self._container.add_initializer(along, self._whole, [1], [1])
-        return self._add("ReduceSum", ones, along, keepdims=1)
+        return self._add_node("ReduceSum", ones, along, keepdims=1)
 
     def _store_numbers(self, numbers: Any, shape: list[int]) -> str:
         """Add a stored tensor of these numbers and this shape, and return its name."""
@@ -99,7 +101,7 @@ class _Writer:
         self._container.add_initializer(name, self._kind, shape, stored)
         return name
 
-    def _add(self, operator: str, *operands: str, **attributes: Any) -> str:
+    def _add_node(self, operator: str, *operands: str, **attributes: Any) -> str:
         """Add a node with this operator and these inputs, and return the name of its result."""
         result: str = self._scope.get_unique_variable_name(f"calibration_{operator.lower()}")
         name = self._scope.get_unique_operator_name(f"Calibration{operator}")

@@ -30,7 +30,7 @@ def _lacks_probabilities(model: Any) -> bool:
     return not all(hasattr(inner, "predict_proba") for inner in model.estimators_)
 
 
-def _scores_are_lost(model: Any) -> bool:
+def _has_scores_that_skl2onnx_changes(model: Any) -> bool:
     """Return whether a model calibrates scores that skl2onnx computes in another way.
 
     skl2onnx/operator_converters/calibrated_classifier_cv.py reads the second output of the
@@ -80,7 +80,7 @@ LOST = (
     ),
     Loss(
         "CalibratedClassifierCV",
-        _scores_are_lost,
+        _has_scores_that_skl2onnx_changes,
         "an estimator whose scores it does not write",
         "probabilities or labels are calibrated in their place",
     ),
@@ -99,7 +99,7 @@ LOST = (
 )
 
 
-def refuse_lost_settings(estimators: Iterable[Any]) -> None:
+def reject_lost_settings(estimators: Iterable[Any]) -> None:
     """Raise NormalizeError if one of the estimators has a setting that skl2onnx loses."""
     for model in estimators:
         for loss in LOST:

@@ -9,7 +9,11 @@ import numpy as np
 
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
+from crossflops.frontends.rounding import (
+    make_random_array,
+    measure_rounding_changes,
+    randomly_rounded_array,
+)
 from crossflops.frontends.sklearn.converter import estimator_behind_search
 from crossflops.frontends.sklearn.estimators import estimator_parts
 from crossflops.frontends.sklearn.graph import estimator_program
@@ -38,7 +42,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
         raise InputError("--verify is not possible: the model has text inputs", _SKIP)
     values = _estimator_input_values(source, list(named.values()))
 
-    def run(estimator: Any, provided: list[Any]) -> list[Any]:
+    def compute_outputs(estimator: Any, provided: list[Any]) -> list[Any]:
         """Return the results of the estimator's methods on these inputs, one for each output."""
         rows = _method_argument(source.kwargs, provided)
         with filter_warnings("ignore"):
@@ -46,11 +50,11 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
 
     def run_rounded(generator: Any) -> list[Any]:
         """Return the outputs with inputs and learned arrays that are rounded differently."""
-        provided = [round_otherwise(value, generator) for value in values]
-        return run(_with_rounded_arrays(model, generator), provided)
+        provided = [randomly_rounded_array(value, generator) for value in values]
+        return compute_outputs(_with_rounded_arrays(model, generator), provided)
 
     try:
-        outputs = run(model, values)
+        outputs = compute_outputs(model, values)
     except InputError:
         raise
     except Exception as error:  # whatever it is, it does not run on these
@@ -58,7 +62,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
             f"the model raised {type(error).__name__}: {error}",
             "give values that the model accepts",
         ) from error
-    return model_run(values, outputs, [False] * len(outputs), run_rounded)
+    return measure_rounding_changes(values, outputs, [False] * len(outputs), run_rounded)
 
 
 def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any]:
@@ -99,7 +103,7 @@ def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
             "cannot compare",
             _SKIP,
         )
-    method, index = _method(model, spec.name)
+    method, index = _method_and_result_index(model, spec.name)
     result = getattr(model, method)(rows) if method else None
     result = result[index] if isinstance(result, tuple) else result
     if result is None or isinstance(result, list):
@@ -128,7 +132,7 @@ def _scores_of_both_classes(model: Any, scores: Any) -> Any:
     return np.stack([scores, -scores] if is_first else [-scores, scores], axis=-1)
 
 
-def _method(model: Any, name: str) -> tuple[str, int]:
+def _method_and_result_index(model: Any, name: str) -> tuple[str, int]:
     """Return (method, index in its result) for an output of the file; method "" if none.
 
     skl2onnx/_parse.py names outputs so.
@@ -159,5 +163,5 @@ def _with_rounded_arrays(model: Any, generator: Any) -> Any:
         for name, value in list(stored.items()):
             if isinstance(value, np.ndarray) and value.dtype.kind in _FLOATS:
                 narrow = np.asarray(value, np.float32)
-                stored[name] = round_otherwise(narrow, generator).astype(value.dtype)
+                stored[name] = randomly_rounded_array(narrow, generator).astype(value.dtype)
     return other

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.converted import module_parameter_sizes, with_graph_identity
-from crossflops.frontends.logged_nodes import nodes_of_proto
+from crossflops.frontends.converted import graph_parameter_fields, with_graph_identity
+from crossflops.frontends.logged_nodes import proto_nodes_for_log
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
     Pass,
@@ -16,14 +16,14 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.frontends.sklearn.converter import (
-    as_computed,
-    convert_with_newest_opsets,
+    convert_with_retry_at_older_opset,
+    count_as_estimator_computes,
     declare_shapes,
-    drop_unread,
-    type_inputs,
+    remove_unread_nodes,
+    skl2onnx_input_types,
     write_estimator_onnx,
 )
 from crossflops.frontends.sklearn.estimators import (
@@ -32,7 +32,7 @@ from crossflops.frontends.sklearn.estimators import (
     list_modules,
     place_in_modules,
 )
-from crossflops.frontends.sklearn.lost_settings import refuse_lost_settings
+from crossflops.frontends.sklearn.lost_settings import reject_lost_settings
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Trace
 from crossflops.load.protobuf import parse_model_proto
@@ -64,7 +64,7 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
     graph: Graph | None = None
 
     @property
-    def name(self) -> str:
+    def class_name(self) -> str:
         """The name of the estimator's class."""
         return type(self.model).__name__
 
@@ -74,7 +74,7 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
         return [part.estimator for part in self.inside]
 
     @property
-    def owners(self) -> dict[str, str]:
+    def module_path_by_node(self) -> dict[str, str]:
         """By node name, the path of the estimator that the node was made for."""
         paths = {id(part.estimator): part.path for part in self.inside}
         return {node: paths[maker] for node, maker in self.makers.items() if maker in paths}
@@ -89,10 +89,10 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
 def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
     """Return the nodes of the graph, or of the ONNX model before there is one, for the log."""
     if state.graph is not None:
-        return look_at(state.graph, state.trace)
+        return take_snapshot(state.graph, state.trace)
     written = parse_model_proto(state.data) if state.data else state.written
-    nodes = nodes_of_proto(written.graph) if written is not None else ()
-    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+    nodes = proto_nodes_for_log(written.graph) if written is not None else ()
+    return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 
 
 def _replace_estimator_fields(state: EstimatorConversion, **fields: Any) -> EstimatorConversion:
@@ -126,13 +126,13 @@ def _find_estimators(state: EstimatorConversion) -> EstimatorConversion:
 
 def _check_lost_settings(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state unchanged. Raises NormalizeError if skl2onnx would lose a setting."""
-    refuse_lost_settings(state.estimators)
+    reject_lost_settings(state.estimators)
     return state
 
 
-def _type_inputs(state: EstimatorConversion) -> EstimatorConversion:
+def _set_skl2onnx_input_types(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with skl2onnx's type for each input."""
-    return _replace_estimator_fields(state, types=type_inputs(state.args, state.kwargs))
+    return _replace_estimator_fields(state, types=skl2onnx_input_types(state.args, state.kwargs))
 
 
 def _attempt_estimator_opsets(
@@ -144,7 +144,7 @@ def _attempt_estimator_opsets(
         """Return the state after the passes with these opset versions (None: the default)."""
         return run(_replace_estimator_fields(state, opset=opset))
 
-    return convert_with_newest_opsets(convert, state.model, state.estimators)
+    return convert_with_retry_at_older_opset(convert, state.model, state.estimators)
 
 
 def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:
@@ -155,9 +155,9 @@ def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:
     )
 
 
-def _drop_unread(state: EstimatorConversion) -> EstimatorConversion:
+def _remove_unread_nodes(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state; remove the nodes of its ONNX model that nothing reads, in place."""
-    drop_unread(state.written.graph)
+    remove_unread_nodes(state.written.graph)
     return state
 
 
@@ -179,22 +179,25 @@ def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with the graph that is counted, read from the ONNX bytes."""
     # skl2onnx says of an output what the estimator would give, not what its nodes make
     with filter_warnings("ignore", CrossflopsWarning, "shape mismatch"):
-        graph, _ = normalize_onnx_bytes(state.data, state.name, state.trace.setting)
+        graph, _ = normalize_onnx_bytes(state.data, state.class_name, state.trace.setting)
     return _replace_estimator_fields(state, graph=graph)
 
 
-def _link_nodes_to_estimators(state: EstimatorConversion) -> EstimatorConversion:
+def _count_nodes_as_estimators_compute(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with nodes that are counted as computations of their estimators."""
     known = {id(estimator): estimator for estimator in state.estimators}
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
     graph = state.current_graph
-    nodes = tuple(as_computed(node, makers, state.empty, state.points) for node in graph.nodes)
+    nodes = tuple(
+        count_as_estimator_computes(node, makers, state.empty, state.points)
+        for node in graph.nodes
+    )
     return _replace_estimator_fields(state, graph=msgspec.structs.replace(graph, nodes=nodes))
 
 
 def _list_estimator_modules(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with the table of modules, which are the estimators, in its trace."""
-    modules = list_modules(state.inside, set(state.owners.values()))
+    modules = list_modules(state.inside, set(state.module_path_by_node.values()))
     return _replace_estimator_fields(
         state, trace=msgspec.structs.replace(state.trace, modules=modules)
     )
@@ -203,21 +206,21 @@ def _list_estimator_modules(state: EstimatorConversion) -> EstimatorConversion:
 def _place_estimator_nodes(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with the module path of its estimator on each node of the graph."""
     return _replace_estimator_fields(
-        state, graph=place_in_modules(state.current_graph, state.owners)
+        state, graph=place_in_modules(state.current_graph, state.module_path_by_node)
     )
 
 
 def _identify_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with the name, parameter sizes and hash of the model in its graph."""
-    sizes = module_parameter_sizes(state.trace.modules)
+    sizes = graph_parameter_fields(state.trace.modules)
     return _replace_estimator_fields(
-        state, graph=with_graph_identity(state.current_graph, state.name, **sizes)
+        state, graph=with_graph_identity(state.current_graph, state.class_name, **sizes)
     )
 
 
 _WRITE: Passes[EstimatorConversion] = (
     Pass("write ONNX", _write_estimator, fact_set(FOUND, KEPT, TYPED), fact_set(WRITTEN)),
-    Pass("drop unread nodes", _drop_unread, fact_set(WRITTEN), fact_set(READ)),
+    Pass("drop unread nodes", _remove_unread_nodes, fact_set(WRITTEN), fact_set(READ)),
     Pass("declare shapes", _declare_estimator_shapes, fact_set(WRITTEN), fact_set(DECLARED)),
     Pass("serialize", _serialize_estimator, fact_set(READ, DECLARED), fact_set(BYTES)),
 )
@@ -226,7 +229,7 @@ PIPELINE = Pipeline(
     passes=(
         Pass("find estimators", _find_estimators, ensures=fact_set(FOUND)),
         Pass("refuse lost settings", _check_lost_settings, fact_set(FOUND), fact_set(KEPT)),
-        Pass("type inputs", _type_inputs, ensures=fact_set(TYPED)),
+        Pass("type inputs", _set_skl2onnx_input_types, ensures=fact_set(TYPED)),
         PassGroup(
             "with operators that converters know",
             _attempt_estimator_opsets,
@@ -235,7 +238,10 @@ PIPELINE = Pipeline(
         ),
         Pass("read ONNX", _read_estimator_graph, fact_set(BYTES), fact_set(GRAPH)),
         Pass(
-            "stand for estimators", _link_nodes_to_estimators, fact_set(GRAPH), fact_set(COMPUTED)
+            "stand for estimators",
+            _count_nodes_as_estimators_compute,
+            fact_set(GRAPH),
+            fact_set(COMPUTED),
         ),
         Pass("list modules", _list_estimator_modules, fact_set(WRITTEN), fact_set(MODULES)),
         Pass(

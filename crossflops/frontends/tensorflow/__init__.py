@@ -51,7 +51,7 @@ class TensorFlow(ShapeTracedFrontend):
     knows_trained = True
     takes_parameters = True
 
-    def libraries(self) -> tuple[Library, ...]:
+    def model_libraries(self) -> tuple[Library, ...]:
         """Return the libraries with models by name: keras.applications alone."""
         from crossflops.frontends.tensorflow.load.applications import LIBRARIES
 
@@ -61,41 +61,41 @@ class TensorFlow(ShapeTracedFrontend):
         """Return whether the value is a model, layer or function of TensorFlow or Keras."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return False
-        from crossflops.frontends.tensorflow.kinds import is_model
+        from crossflops.frontends.tensorflow.kinds import is_tensorflow_model
 
-        return is_model(value)
+        return is_tensorflow_model(value)
 
-    def is_function(self, value: object) -> bool:
+    def is_model_function(self, value: object) -> bool:
         """Return whether a value is a plain function of tensors, by the names in its code."""
-        from crossflops.frontends.tensorflow.kinds import is_function
+        from crossflops.frontends.tensorflow.kinds import is_tensor_function_without_keras
 
-        return is_function(value)
+        return is_tensor_function_without_keras(value)
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
         """Return a plain function of tensors as a tf.function, and None; None for other values."""
-        from crossflops.frontends.tensorflow.kinds import is_of_tensors
+        from crossflops.frontends.tensorflow.kinds import is_plain_tensor_function
 
-        if not is_of_tensors(value, inputs):
+        if not is_plain_tensor_function(value, inputs):
             return None
         return import_module("tensorflow").function(value), None
 
-    def usual_input(self, model: Any) -> NamedModel | None:
+    def default_input(self, model: Any) -> NamedModel | None:
         """Return the default inputs that a model itself declares, or None if it declares none."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
-        from crossflops.frontends.tensorflow.load.usual import usual_input
+        from crossflops.frontends.tensorflow.load.default_inputs import default_keras_input
 
-        return usual_input(model)
+        return default_keras_input(model)
 
-    def reads(self, target: str) -> bool:
+    def can_read(self, target: str) -> bool:
         """Return whether a target is a file of Keras or TensorFlow, or a SavedModel folder."""
         if target.endswith(".onnx") and os.path.isfile(target):
             return False  # most files, which need none of this frontend
-        from crossflops.frontends.tensorflow.kinds import is_path
+        from crossflops.frontends.tensorflow.kinds import is_tensorflow_file
 
-        return is_path(target)
+        return is_tensorflow_file(target)
 
-    def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
+    def read_model(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
         """Return the model in a Keras file, SavedModel or frozen graph. Raises TargetError."""
         if arguments:
             raise TargetError(
@@ -105,16 +105,16 @@ class TensorFlow(ShapeTracedFrontend):
 
         return read_tensorflow_model(target, allow_pickle)
 
-    def building(self) -> AbstractContextManager[None]:
+    def building_model(self) -> AbstractContextManager[None]:
         """Return a context in which TensorFlow's log lines are not written to stderr."""
-        from crossflops.frontends.tensorflow.load.quiet import quiet
+        from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 
-        return quiet()
+        return quieting_tensorflow()
 
     @contextmanager
-    def building_without_values(self, sure: bool) -> Iterator[None]:
+    def building_model_without_values(self, is_own_model: bool) -> Iterator[None]:
         """Return a context in which large weights of new Keras models take no memory."""
-        if sure and find_spec("keras") is not None:
+        if is_own_model and find_spec("keras") is not None:
             import_module("keras")
         if "keras.src.backend.tensorflow.core" not in sys.modules:
             yield
@@ -124,43 +124,45 @@ class TensorFlow(ShapeTracedFrontend):
         with omitting_initial_weights():
             yield
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise an error without TensorFlow or tf2onnx, or if Keras has another backend."""
-        with self.building():
+        with self.building_model():
             from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
             require_tensorflow()
 
-    def placeholder(self, spec: TensorSpec) -> Any:
+    def placeholder_for_spec(self, spec: TensorSpec) -> Any:
         """Return the tf.TensorSpec (shape and dtype without values) of an input with this spec."""
         import tensorflow as tf
 
         return tf.TensorSpec(spec.shape, spec.dtype, None if spec.name.isdigit() else spec.name)
 
-    def shape_of(self, array: Any, name: str | None = None) -> Any:
+    def placeholder_for_array(self, array: Any, name: str | None = None) -> Any:
         """Return the tf.TensorSpec (shape and dtype without values) of this array."""
         import tensorflow as tf
 
         return tf.TensorSpec(array.shape, array.dtype, name)
 
-    def shapes(self, values: Any) -> Arguments:
+    def placeholders_for_inputs(self, values: Any) -> Arguments:
         """Return a tf.TensorSpec for each input: a tensor, array or spec, or a list or dict.
 
         Raises InputError for a value without a shape, and for an open size: TensorFlow's profiler
         counts 0 where the batch is None, and gives no warning.
         """
         args, kwargs = to_call_arguments(values)
-        named = {name: self._shape(value, name) for name, value in kwargs.items()}
-        return tuple(map(self._shape, args)), named
+        named = {name: self._placeholder_of_value(value, name) for name, value in kwargs.items()}
+        return tuple(map(self._placeholder_of_value, args)), named
 
-    def _shape(self, value: Any, name: str | None = None) -> Any:
+    def _placeholder_of_value(self, value: Any, name: str | None = None) -> Any:
         """Return the tf.TensorSpec of an input, or a list or dict of them. Raises InputError."""
         if isinstance(value, Mapping):
-            return {key: self._shape(stored, str(key)) for key, stored in value.items()}
+            return {
+                key: self._placeholder_of_value(stored, str(key)) for key, stored in value.items()
+            }
         if isinstance(value, list | tuple) and all(hasattr(stored, "shape") for stored in value):
-            return [self._shape(stored) for stored in value]
+            return [self._placeholder_of_value(stored) for stored in value]
         try:
-            spec = self.shape_of(value, name)
+            spec = self.placeholder_for_array(value, name)
         except (AttributeError, TypeError, ValueError) as error:
             raise InputError(
                 f"an input is a {type(value).__name__}, which has no shape and type",
@@ -203,14 +205,14 @@ class TensorFlow(ShapeTracedFrontend):
 
         return convert_frozen_model(recording.source, recording.detail, recording.setting, run)
 
-    def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
+    def convert_with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """Return the ONNX model with its weights as bytes, and its graph."""
         from crossflops.frontends.tensorflow.load.function import is_rebuilt
-        from crossflops.frontends.tensorflow.program import with_weights
+        from crossflops.frontends.tensorflow.program import convert_with_weights
 
         if is_rebuilt(source.model):
-            return super().with_weights(source, setting)
-        return with_weights(source, setting)
+            return super().convert_with_weights(source, setting)
+        return convert_with_weights(source, setting)
 
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
@@ -233,11 +235,11 @@ class TensorFlow(ShapeTracedFrontend):
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
         """Return the traced model, ready to be timed or profiled."""
-        from crossflops.frontends.tensorflow.observe.running_models import tensorflow_runner
+        from crossflops.frontends.tensorflow.observe.running_models import prepare_tensorflow_run
 
-        return tensorflow_runner(source, threads, setting)
+        return prepare_tensorflow_run(source, threads, setting)
 
-    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+    def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, outputs, and how much rounding changes them."""
         from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
 

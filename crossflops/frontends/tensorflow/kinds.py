@@ -13,7 +13,7 @@ _EMPTY = CellType()  # of a name that has no value yet
 _FILES = {".keras", ".h5", ".hdf5", ".pb"}
 
 
-def is_model(value: object) -> bool:
+def is_tensorflow_model(value: object) -> bool:
     """Return whether a value is a model, layer or function of TensorFlow or Keras."""
     keras, tf = sys.modules.get("keras"), sys.modules.get("tensorflow")
     if keras is not None and hasattr(keras, "Layer") and isinstance(value, keras.Layer):
@@ -25,10 +25,12 @@ def is_model(value: object) -> bool:
         *(functions.GenericFunction, functions.ConcreteFunction),
         *(tf.Module, tf.Graph, tf.compat.v1.GraphDef),
     )
-    return isinstance(value, kinds) or (hasattr(value, "signatures") and _is_loaded(value))
+    return isinstance(value, kinds) or (
+        hasattr(value, "signatures") and _is_loaded_saved_model(value)
+    )
 
 
-def is_of_tensors(value: object, inputs: Any) -> bool:
+def is_plain_tensor_function(value: object, inputs: Any) -> bool:
     """Return whether a value is a plain function of TensorFlow tensors, by inputs or its code.
 
     This is decided by its inputs, or otherwise by the names in its code: modules, and values of
@@ -37,19 +39,19 @@ def is_of_tensors(value: object, inputs: Any) -> bool:
     function = value.func if isinstance(value, partial) else value
     if "tensorflow" not in sys.modules or not isinstance(function, FunctionType):
         return False
-    provided = {_package(stored) for stored in _leaf_values(inputs)}
+    provided = {_top_level_package(stored) for stored in _leaf_values(inputs)}
     if provided & (_PACKAGES | _OTHERS):
         return bool(provided & _PACKAGES)
-    named = {_package(stored) for stored in _function_references(function, set())}
+    named = {_top_level_package(stored) for stored in _function_references(function, set())}
     return bool(named & _PACKAGES) and not named & _OTHERS
 
 
-def is_function(value: object) -> bool:
+def is_tensor_function_without_keras(value: object) -> bool:
     """Return whether a value is a plain function of tensors (no Keras), by the names it uses."""
     function = value.func if isinstance(value, partial) else value
     if not isinstance(function, FunctionType) or "keras" in _code_names(function.__code__):
         return False
-    return is_of_tensors(function, ())
+    return is_plain_tensor_function(function, ())
 
 
 def _function_references(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
@@ -82,7 +84,7 @@ def _leaf_values(value: Any, depth: int = 4) -> Iterator[Any]:
         yield value
 
 
-def _package(value: Any) -> str:
+def _top_level_package(value: Any) -> str:
     """Return the top-level package of a module, class or function, or of a value's type."""
     if isinstance(value, ModuleType):
         return value.__name__.partition(".")[0]
@@ -90,25 +92,25 @@ def _package(value: Any) -> str:
     return str(owner.__module__).partition(".")[0]
 
 
-def _is_loaded(value: object) -> bool:
+def _is_loaded_saved_model(value: object) -> bool:
     """Return whether a value's class is TensorFlow's own, as of a loaded SavedModel."""
     return type(value).__module__.startswith("tensorflow.python.")
 
 
-def split_signature(target: str) -> tuple[Path, str]:
+def split_path_and_signature(target: str) -> tuple[Path, str]:
     """Return a target's path, and the SavedModel signature after its colon ("" if none)."""
     folder, colon, signature = target.rpartition(":")
-    if colon and not os.path.exists(target) and _is_folder(folder):
+    if colon and not os.path.exists(target) and _is_saved_model_folder(folder):
         return Path(folder), signature
     return Path(target), ""
 
 
-def is_path(target: str) -> bool:
+def is_tensorflow_file(target: str) -> bool:
     """Return whether a target is a file of Keras or TensorFlow, or a SavedModel folder."""
-    path = split_signature(target)[0]
-    return path.suffix in _FILES or (bool(target) and _is_folder(str(path)))
+    path = split_path_and_signature(target)[0]
+    return path.suffix in _FILES or (bool(target) and _is_saved_model_folder(str(path)))
 
 
-def _is_folder(path: str) -> bool:
+def _is_saved_model_folder(path: str) -> bool:
     """Return whether a path is a SavedModel folder."""
     return bool(path) and os.path.isfile(os.path.join(path, "saved_model.pb"))

@@ -5,19 +5,19 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import with_graph_identity, with_weights
+from crossflops.frontends.converted import with_graph_identity, with_parameter_names
 from crossflops.frontends.decided import (
     DecidableConversion,
     Runnable,
-    mark_decisions,
-    settle_conversion,
+    decide_unknown_sizes_by_run,
+    mark_nodes_decided_by_run,
 )
 from crossflops.frontends.frontend import Run
 from crossflops.frontends.logged_nodes import (
     LoggedNode,
     attribute_comparison_key,
-    brief_value,
-    nodes_of_proto,
+    brief_message_text,
+    proto_nodes_for_log,
 )
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
@@ -27,32 +27,35 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.frontends.tensorflow.convert import converter
-from crossflops.frontends.tensorflow.convert.beside import make_tables
-from crossflops.frontends.tensorflow.convert.branches import split_cases, unshare_functions
+from crossflops.frontends.tensorflow.convert.branches import (
+    copy_shared_functions,
+    replace_cases_by_ifs,
+)
 from crossflops.frontends.tensorflow.convert.converter import WritingNotes
 from crossflops.frontends.tensorflow.convert.gradients import (
     WeightNames,
     add_own_functions,
-    find_weights,
+    find_parameter_names,
     mark_tensorflow_gradients,
     sever_stopped_nodes,
-    with_arguments,
+    with_argument_names,
 )
-from crossflops.frontends.tensorflow.convert.loop_counters import widen_counters
+from crossflops.frontends.tensorflow.convert.loop_counters import compare_counters_as_int64
 from crossflops.frontends.tensorflow.convert.operators import (
+    count_nodes_as_operations,
     link_operations,
-    stand_for_operations,
     training_step_calls,
 )
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     OwnGradient,
     result_count_by_gradient,
 )
+from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import create_lookup_tables
 from crossflops.frontends.tensorflow.observe.training_step import freeze_training_step
-from crossflops.frontends.tensorflow.record.freezing import calls_functions, freeze
+from crossflops.frontends.tensorflow.record.freezing import calls_functions, freeze_variables
 from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.frontends.tensorflow.record.tracing import TracedFunction
 from crossflops.ir.graph import Control, Graph
@@ -100,12 +103,12 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
     weights: WeightNames = WeightNames()
 
     @property
-    def results(self) -> Mapping[str, int]:
+    def result_counts(self) -> Mapping[str, int]:
         """The number of results of each custom gradient that is followed, by operation name."""
         return result_count_by_gradient(self.owns)
 
     @property
-    def table(self) -> LayerTable:
+    def layer_table(self) -> LayerTable:
         """The table of modules; only a conversion to a graph has one."""
         assert self.layers is not None
         return self.layers
@@ -114,17 +117,17 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
 def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
     """Return the nodes of the graph, or of the form before it, for the log of passes."""
     if state.graph is not None:
-        return look_at(state.graph, state.trace)
+        return take_snapshot(state.graph, state.trace)
     nodes: Iterator[tuple[str, LoggedNode]] = iter(())
     if state.data or state.model is not None:
-        nodes = nodes_of_proto(
+        nodes = proto_nodes_for_log(
             (parse_model_proto(state.data) if state.data else state.model).graph
         )
     elif state.writing is not None:
         nodes = _nodes_of_writing(state.writing)
     elif state.definition is not None:
         nodes = _nodes_of_definition(state.definition if state.inlined is None else state.inlined)
-    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+    return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 
 
 def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
@@ -134,7 +137,9 @@ def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
     )
     for enclosing, nodes in (("", definition.node), *functions):
         for node in nodes:
-            attributes = (f"{name} {brief_value(stored)}" for name, stored in node.attr.items())
+            attributes = (
+                f"{name} {brief_message_text(stored)}" for name, stored in node.attr.items()
+            )
             logged = LoggedNode(node.op, tuple(node.input), (), (), tuple(sorted(attributes)))
             yield f"{enclosing}{node.name}", logged
 
@@ -206,17 +211,19 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 # From the function to the bytes of its ONNX form.
 
 
-def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
+def _freeze_function(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the function frozen: its variables are constants of a GraphDef."""
     full = state.lowered_function
     if full is None or state.weighted or calls_functions(state.traced.function):
-        full = freeze(state.traced.function, lowered=False, weighted=state.weighted)
+        full = freeze_variables(
+            state.traced.function, lowers_control_flow=False, keeps_weights=state.weighted
+        )
     return _replace_tensorflow_fields(
         state, whole=full, definition=full.graph.as_graph_def(add_shapes=True)
     )
 
 
-def _on_definition(
+def _definition_rewrite(
     change: Callable[[Any], object],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a pass that changes the GraphDef of the state in place."""
@@ -229,14 +236,14 @@ def _on_definition(
     return apply
 
 
-def _empty_weights(state: TensorFlowConversion) -> TensorFlowConversion:
+def _replace_large_weights(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with large weights as one repeated number, unless it is `weighted`."""
     if not state.weighted:
-        converter.empty_weights(state.definition)
+        converter.replace_large_weights_by_one_number(state.definition)
     return state
 
 
-def _attempt_loop_kinds(
+def _retry_without_failing_loops(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     """Return the state after these passes; loops that tf2onnx cannot convert are left."""
@@ -252,61 +259,63 @@ def _attempt_loop_kinds(
 
 def _inline_definition(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the GraphDef's functions inlined, without unneeded nodes."""
-    inlined = converter.inline_functions(state.definition, state.whole, state.results)
+    inlined = converter.inline_functions(state.definition, state.whole, state.result_counts)
     return _replace_tensorflow_fields(state, inlined=inlined)
 
 
-def _unshare(state: TensorFlowConversion) -> TensorFlowConversion:
+def _copy_shared_functions(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with one copy of a function for each branch or loop that has it."""
-    return _replace_tensorflow_fields(state, inlined=unshare_functions(state.inlined))
+    return _replace_tensorflow_fields(state, inlined=copy_shared_functions(state.inlined))
 
 
-def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
+def _create_lookup_tables(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state; let its GraphDef create the lookup tables it would get as inputs."""
-    make_tables(state.inlined)
+    create_lookup_tables(state.inlined)
     return state
 
 
-def _import(
+def _import_definition(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     """Return the state after these passes, which have the GraphDef as a tf.Graph."""
-    requested = (state.weighted, state.noted, state.left, state.results)
-    with converter.importing_definition(state.inlined, *requested) as graph:
+    requested = (state.weighted, state.noted, state.left, state.result_counts)
+    with converter.importing_definition_as_graph(state.inlined, *requested) as graph:
         made = run(_replace_tensorflow_fields(state, imported=graph))
     return _replace_tensorflow_fields(made, imported=None, writing=None)
 
 
-def _write_definition(state: TensorFlowConversion) -> TensorFlowConversion:
+def _write_tf2onnx_graph(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with tf2onnx's graph of ONNX nodes."""
     return _replace_tensorflow_fields(
         state, writing=converter.write_tensorflow_onnx(state.imported, state.whole)
     )
 
 
-def _remove_additions(state: TensorFlowConversion) -> TensorFlowConversion:
+def _optimize_aliases_and_loops(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with aliases removed and loops in ONNX's form, by tf2onnx."""
-    return _replace_tensorflow_fields(state, writing=converter.remove_own_additions(state.writing))
+    return _replace_tensorflow_fields(
+        state, writing=converter.optimize_aliases_and_loops(state.writing)
+    )
 
 
 def _set_convolution_groups(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state; set the groups of convolutions in tf2onnx's graph, in place."""
-    converter.tell_groups(state.writing)
+    converter.set_convolution_groups(state.writing)
     return state
 
 
-def _make_model(state: TensorFlowConversion) -> TensorFlowConversion:
+def _make_onnx_model(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the ONNX model that tf2onnx makes of its graph."""
     return _replace_tensorflow_fields(state, model=state.writing.make_model("crossflops"))
 
 
-def _set_missing_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
+def _write_known_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state; write shapes that ONNX cannot infer into the ONNX model, in place."""
-    converter.tell_shapes(state.model.graph, state.imported, state.writing)
+    converter.write_known_shapes(state.model.graph, state.imported, state.writing)
     return state
 
 
-def _on_model(
+def _onnx_graph_rewrite(
     change: Callable[[Any], None],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a pass that changes the graph of the ONNX model in place."""
@@ -319,20 +328,24 @@ def _on_model(
     return apply
 
 
-def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
+def _turn_gradient_stops_into_identities(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with nodes that stop gradients as Identity nodes, and their names."""
-    return _replace_tensorflow_fields(state, stopped=converter.make_aliases(state.model.graph))
+    return _replace_tensorflow_fields(
+        state, stopped=converter.turn_gradient_stops_into_identities(state.model.graph)
+    )
 
 
-def _replace_own_gradients(state: TensorFlowConversion) -> TensorFlowConversion:
+def _turn_custom_gradients_into_identities(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with custom gradients as Identity nodes, and with their operands."""
-    provided = converter.hand_on_results(state.model.graph, state.results)
+    provided = converter.turn_custom_gradients_into_identities(
+        state.model.graph, state.result_counts
+    )
     return _replace_tensorflow_fields(state, given=provided)
 
 
-def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
+def _move_unknown_operators_to_domain(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with nodes that ONNX lacks in TensorFlow's domain."""
-    if converter.own_unknown_operators(state.model.graph):
+    if converter.move_unknown_operators_to_domain(state.model.graph):
         state.model.opset_import.add(domain=converter.DOMAIN, version=1)
     return state
 
@@ -345,12 +358,12 @@ def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
 # From these to the graph.
 
 
-def _settle_run_decisions(
+def _decide_unknown_sizes(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     """Return the state after these passes; if sizes stay unknown, a run decides them."""
     assert state.runnable is not None
-    return settle_conversion(state, run, state.runnable, state.run)
+    return decide_unknown_sizes_by_run(state, run, state.runnable, state.run)
 
 
 def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -363,10 +376,14 @@ def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
     return _replace_tensorflow_fields(state, graph=graph)
 
 
-def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
+def _link_nodes_and_calls(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with operations and layers on the nodes, and nodes on the calls."""
     graph, calls = link_operations(
-        state.current_graph, state.trace.calls, state.lowered, state.table, state.noted.origins
+        state.current_graph,
+        state.trace.calls,
+        state.lowered,
+        state.layer_table,
+        state.noted.origins,
     )
     return _replace_tensorflow_fields(
         state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls)
@@ -382,20 +399,20 @@ def _tensorflow_graph_rewrite(
     )
 
 
-def _link_nodes_to_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _count_nodes_as_operations(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with nodes counted as the operations that they were written for."""
-    return stand_for_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
+    return count_nodes_as_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
 
 
-def _sever(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _sever_stopped_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with marks on inputs of nodes through which no gradient flows."""
     return sever_stopped_nodes(graph, state.stopped)
 
 
-def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
+def _find_parameter_names(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the parameter behind each stored tensor of the graph."""
-    weights = find_weights(
-        state.current_graph, state.traced.function, state.whole.graph, state.table
+    weights = find_parameter_names(
+        state.current_graph, state.traced.function, state.whole.graph, state.layer_table
     )
     return _replace_tensorflow_fields(state, weights=weights)
 
@@ -405,9 +422,9 @@ def _mark_graph_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
     return mark_tensorflow_gradients(graph, state.lowered, state.owns, state.weights.missing)
 
 
-def _call_weights(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _name_weights_as_in_model(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with weights named as the parameters of the model."""
-    return with_weights(graph, state.weights.names)
+    return with_parameter_names(graph, state.weights.names)
 
 
 def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
@@ -415,23 +432,23 @@ def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
     return add_own_functions(graph, state.owns, state.weights.names, state.given)
 
 
-def _add_step(state: TensorFlowConversion) -> TensorFlowConversion:
+def _add_training_step_calls(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the calls of a training step in its trace, if one is requested."""
     step = state.trace.setting.step
     if not step:
         return state
-    graph = freeze_training_step(state.traced, state.table, step)
-    calls = training_step_calls(state.trace.calls, graph, state.table)
+    graph = freeze_training_step(state.traced, state.layer_table, step)
+    calls = training_step_calls(state.trace.calls, graph, state.layer_table)
     return _replace_tensorflow_fields(
         state, trace=msgspec.structs.replace(state.trace, calls=calls)
     )
 
 
-def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _name_inputs_after_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with inputs named after arguments, if the model has no parameters."""
     if any(row.params for row in state.trace.modules):
         return graph
-    return with_arguments(graph, state.traced.function)  # in which weights may come
+    return with_argument_names(graph, state.traced.function)  # in which weights may come
 
 
 def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Graph:
@@ -440,11 +457,13 @@ def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Gra
 
 
 _WRITE: Passes[TensorFlowConversion] = (
-    Pass("write ONNX", _write_definition, fact_set(IMPORTED), fact_set(WRITTEN)),
-    Pass("remove own additions", _remove_additions, fact_set(WRITTEN), fact_set(OPTIMIZED)),
+    Pass("write ONNX", _write_tf2onnx_graph, fact_set(IMPORTED), fact_set(WRITTEN)),
+    Pass(
+        "remove own additions", _optimize_aliases_and_loops, fact_set(WRITTEN), fact_set(OPTIMIZED)
+    ),
     Pass("tell groups", _set_convolution_groups, fact_set(WRITTEN), fact_set(GROUPS)),
-    Pass("make model", _make_model, fact_set(OPTIMIZED, GROUPS), fact_set(MODEL)),
-    Pass("tell shapes", _set_missing_shapes, fact_set(IMPORTED, MODEL), fact_set(SHAPES)),
+    Pass("make model", _make_onnx_model, fact_set(OPTIMIZED, GROUPS), fact_set(MODEL)),
+    Pass("tell shapes", _write_known_shapes, fact_set(IMPORTED, MODEL), fact_set(SHAPES)),
 )
 _ATTEMPT: Passes[TensorFlowConversion] = (
     Pass(
@@ -453,74 +472,112 @@ _ATTEMPT: Passes[TensorFlowConversion] = (
         fact_set(UNORDERED, INLINABLE, PAIRS, LIGHT),
         fact_set(INLINED),
     ),
-    Pass("unshare functions", _unshare, fact_set(INLINED), fact_set(UNSHARED)),
-    Pass("make tables", _make_tables, fact_set(INLINED), fact_set(TABLES)),
+    Pass("unshare functions", _copy_shared_functions, fact_set(INLINED), fact_set(UNSHARED)),
+    Pass("make tables", _create_lookup_tables, fact_set(INLINED), fact_set(TABLES)),
     PassGroup(
         "in a graph of TensorFlow",
-        _import,
+        _import_definition,
         _WRITE,
         fact_set(SEEDLESS, UNSHARED, TABLES),
         opens=fact_set(IMPORTED),
     ),
 )
 _EXPORT: Passes[TensorFlowConversion] = (
-    Pass("freeze function", _freeze, ensures=fact_set(FROZEN)),
+    Pass("freeze function", _freeze_function, ensures=fact_set(FROZEN)),
     Pass(
-        "drop order", _on_definition(converter.drop_order), fact_set(FROZEN), fact_set(UNORDERED)
+        "drop order",
+        _definition_rewrite(converter.remove_control_inputs),
+        fact_set(FROZEN),
+        fact_set(UNORDERED),
     ),
     Pass(
         "forget seeds",
-        _on_definition(converter.forget_seeds),
+        _definition_rewrite(converter.remove_seed_inputs),
         fact_set(FROZEN),
         fact_set(SEEDLESS),
     ),
     Pass(
         "allow inlining",
-        _on_definition(converter.allow_inlining),
+        _definition_rewrite(converter.remove_inlining_bans),
         fact_set(FROZEN),
         fact_set(INLINABLE),
     ),
-    Pass("split branches", _on_definition(split_cases), fact_set(UNORDERED), fact_set(PAIRS)),
-    Pass("empty weights", _empty_weights, fact_set(FROZEN), fact_set(LIGHT)),
-    PassGroup("with loops that do not fail", _attempt_loop_kinds, _ATTEMPT, fact_set(FROZEN)),
-    Pass("make aliases", _make_aliases, fact_set(SHAPES), fact_set(ALIASES)),
-    Pass("hand on results", _replace_own_gradients, fact_set(SHAPES), fact_set(HANDED)),
     Pass(
-        "write out erfc", _on_model(converter.write_out_erfc), fact_set(SHAPES), fact_set(ERRORS)
+        "split branches",
+        _definition_rewrite(replace_cases_by_ifs),
+        fact_set(UNORDERED),
+        fact_set(PAIRS),
+    ),
+    Pass("empty weights", _replace_large_weights, fact_set(FROZEN), fact_set(LIGHT)),
+    PassGroup(
+        "with loops that do not fail", _retry_without_failing_loops, _ATTEMPT, fact_set(FROZEN)
+    ),
+    Pass(
+        "make aliases", _turn_gradient_stops_into_identities, fact_set(SHAPES), fact_set(ALIASES)
+    ),
+    Pass(
+        "hand on results",
+        _turn_custom_gradients_into_identities,
+        fact_set(SHAPES),
+        fact_set(HANDED),
+    ),
+    Pass(
+        "write out erfc",
+        _onnx_graph_rewrite(converter.replace_erfc),
+        fact_set(SHAPES),
+        fact_set(ERRORS),
     ),
     # an alias in a loop says that a value stands still
     Pass(
         "bring out of loops",
-        _on_model(converter.bring_out_of_loops),
+        _onnx_graph_rewrite(converter.read_unchanging_states_from_outside),
         fact_set(ALIASES),
         fact_set(STILL),
     ),
-    Pass("pad outputs", _on_model(converter.pad_outputs), fact_set(SHAPES), fact_set(PADS)),
+    Pass(
+        "pad outputs",
+        _onnx_graph_rewrite(converter.replace_negative_pads),
+        fact_set(SHAPES),
+        fact_set(PADS),
+    ),
     Pass(
         "compare whole numbers",
-        _on_model(converter.compare_whole_numbers),
+        _onnx_graph_rewrite(converter.compare_integers_without_casts),
         fact_set(SHAPES),
         fact_set(WHOLE),
     ),
     Pass(
-        "own unknown operators", _own_operators, fact_set(ALIASES, HANDED, ERRORS), fact_set(OWNED)
+        "own unknown operators",
+        _move_unknown_operators_to_domain,
+        fact_set(ALIASES, HANDED, ERRORS),
+        fact_set(OWNED),
     ),
-    Pass("widen counters", _on_model(widen_counters), fact_set(STILL, WHOLE), fact_set(COUNTERS)),
+    Pass(
+        "widen counters",
+        _onnx_graph_rewrite(compare_counters_as_int64),
+        fact_set(STILL, WHOLE),
+        fact_set(COUNTERS),
+    ),
     Pass("serialize", _serialize_tensorflow, fact_set(PADS, OWNED, COUNTERS), fact_set(BYTES)),
 )
 _READ = Pass("read ONNX", _read_tensorflow_graph, fact_set(BYTES), fact_set(GRAPH))
 _STAND = Pass(
     "stand for operations",
-    _tensorflow_graph_rewrite(_link_nodes_to_calls),
+    _tensorflow_graph_rewrite(_count_nodes_as_operations),
     fact_set(GRAPH, FORWARD),
     fact_set(MEANT),
 )
 _LINK: Passes[TensorFlowConversion] = (
     _READ,
-    Pass("link operations", _link_calls, fact_set(GRAPH, FORWARD), fact_set(LINKED)),
+    Pass("link operations", _link_nodes_and_calls, fact_set(GRAPH, FORWARD), fact_set(LINKED)),
     _STAND,
-    Pass("sever inputs", _tensorflow_graph_rewrite(_sever), fact_set(GRAPH), fact_set(SEVERED)),
-    Pass("find weights", _find_weights, fact_set(LINKED), fact_set(FOUND)),
+    Pass(
+        "sever inputs",
+        _tensorflow_graph_rewrite(_sever_stopped_gradients),
+        fact_set(GRAPH),
+        fact_set(SEVERED),
+    ),
+    Pass("find weights", _find_parameter_names, fact_set(LINKED), fact_set(FOUND)),
     Pass(
         "mark gradients",
         _tensorflow_graph_rewrite(_mark_graph_gradients),
@@ -529,7 +586,7 @@ _LINK: Passes[TensorFlowConversion] = (
     ),
     Pass(
         "call weights",
-        _tensorflow_graph_rewrite(_call_weights),
+        _tensorflow_graph_rewrite(_name_weights_as_in_model),
         fact_set(FOUND),
         fact_set(MODEL_NAMES),
     ),
@@ -540,18 +597,22 @@ _LINK: Passes[TensorFlowConversion] = (
         fact_set(FUNCTIONS),
     ),
     Pass(
-        "add training step", _add_step, fact_set(LINKED), fact_set(STEPS), ends=fact_set(FORWARD)
+        "add training step",
+        _add_training_step_calls,
+        fact_set(LINKED),
+        fact_set(STEPS),
+        ends=fact_set(FORWARD),
     ),
-    Pass("mark decisions", mark_decisions, fact_set(GRAPH), fact_set(DECIDED)),
+    Pass("mark decisions", mark_nodes_decided_by_run, fact_set(GRAPH), fact_set(DECIDED)),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.tensorflow",
     passes=(
         *_EXPORT,
-        PassGroup("with what a run decides", _settle_run_decisions, _LINK, fact_set(BYTES)),
+        PassGroup("with what a run decides", _decide_unknown_sizes, _LINK, fact_set(BYTES)),
         Pass(
             "name arguments",
-            _tensorflow_graph_rewrite(_name_arguments),
+            _tensorflow_graph_rewrite(_name_inputs_after_arguments),
             fact_set(DECIDED, MODEL_NAMES, FUNCTIONS),
             fact_set(ARGUMENTS),
         ),

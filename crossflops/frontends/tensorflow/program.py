@@ -8,24 +8,30 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import module_parameter_sizes, require_room
+from crossflops.frontends.converted import graph_parameter_fields, require_weights_fit_in_file
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
-from crossflops.frontends.tensorflow.convert.beside import with_values
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
-from crossflops.frontends.tensorflow.convert.gradients import distinct
-from crossflops.frontends.tensorflow.convert.operators import operation_calls, operations
-from crossflops.frontends.tensorflow.convert.own_gradients import own_gradients
-from crossflops.frontends.tensorflow.load.function import function_arguments, is_frozen, is_rebuilt
-from crossflops.frontends.tensorflow.load.quiet import quiet
-from crossflops.frontends.tensorflow.load.uninitialized import require_numbers
+from crossflops.frontends.tensorflow.convert.gradients import make_names_unique
+from crossflops.frontends.tensorflow.convert.operators import computing_operations, operation_calls
+from crossflops.frontends.tensorflow.convert.own_gradients import custom_gradient_uses
+from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import (
+    with_tensorflow_results_as_inputs,
+)
+from crossflops.frontends.tensorflow.load.function import (
+    function_arguments,
+    is_rebuilt,
+    may_be_frozen,
+)
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
+from crossflops.frontends.tensorflow.load.uninitialized import require_variable_values
 from crossflops.frontends.tensorflow.passes import (
     PIPELINE,
     TO_BYTES,
     TO_FILE,
     TensorFlowConversion,
 )
-from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.record.freezing import freeze_variables
 from crossflops.frontends.tensorflow.record.layers import (
     KerasLayers,
     LayerTable,
@@ -38,8 +44,8 @@ from crossflops.ir.measurement import Observation
 from crossflops.ir.trace import Parameter, Setting, Trace
 
 
-@quiet()
-def tensorflow_program(
+@quieting_tensorflow()
+def make_tensorflow_program(
     source: Source, setting: Setting, run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
     """Record and convert a model; return its ONNX model as bytes, its graph and its trace."""
@@ -47,7 +53,7 @@ def tensorflow_program(
     return convert_frozen_model(source, seen, setting, run)
 
 
-@quiet()
+@quieting_tensorflow()
 def convert_frozen_model(
     source: Source, seen: "FrozenModel", setting: Setting, run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
@@ -63,10 +69,10 @@ def convert_frozen_model(
     """
     model, control = source.model, source.control
     if is_rebuilt(model):
-        rebuilt: tuple[bytes, Graph, Trace] = model.graph_of(seen, setting)
+        rebuilt: tuple[bytes, Graph, Trace] = model.graph_of_recorded_run(seen, setting)
         return rebuilt
 
-    def run_whole(data: bytes, feeds: Mapping[str, Any]) -> Observation:
+    def run_with_tensorflow_results(data: bytes, feeds: Mapping[str, Any]) -> Observation:
         """Run the ONNX model; return what the run showed, with its inputs as known values."""
         assert run is not None
         observed = run(data, feeds)
@@ -79,23 +85,23 @@ def convert_frozen_model(
             trace=seen.trace,
             name=seen.name,
             control=control,
-            run=run_whole if run is not None else None,
-            runnable=partial(_model_with_weights, source, seen.traced),
+            run=run_with_tensorflow_results if run is not None else None,
+            runnable=partial(_runnable_model_and_inputs, source, seen.traced),
             lowered=seen.operation_graph,
             lowered_function=seen.function,
             layers=seen.layers,
-            owns=own_gradients(seen.operation_graph),
+            owns=custom_gradient_uses(seen.operation_graph),
             sizes=_parameter_sizes(model, seen),
         )
     )
     return made.data, made.current_graph, made.trace
 
 
-def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
+def _runnable_model_and_inputs(source: Source, traced: TracedFunction) -> Runnable:
     """Return an ONNX model with its weights as bytes, and the values of its inputs by name."""
     import tensorflow as tf
 
-    require_numbers(traced.function.graph.variables)
+    require_variable_values(traced.function.graph.variables)
     made, provided = TO_BYTES.run(TensorFlowConversion(traced=traced, weighted=True)), {}
     if source.arrays is not None:
         values = tf.nest.flatten(function_arguments(source.model, *source.arrays, training=False))
@@ -105,20 +111,22 @@ def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
             for name, value in zip(names, values, strict=False)
             if not isinstance(value, tf.TensorSpec)
         }
-    return with_values(made.data, DOMAIN, made.whole, traced.function, provided)
+    return with_tensorflow_results_as_inputs(
+        made.data, DOMAIN, made.whole, traced.function, provided
+    )
 
 
-@quiet()
-def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
+@quieting_tensorflow()
+def convert_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
     """Return the ONNX model with its weights as bytes, and its graph.
 
-    Raises NormalizeError as `tensorflow_program` does, InputError for weights that no such file
-    can hold.
+    Raises NormalizeError as `make_tensorflow_program` does, InputError for weights that no such
+    file can hold.
     """
     seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
     function = seen.traced.function
-    require_numbers(function.graph.variables)
-    require_room(
+    require_variable_values(function.graph.variables)
+    require_weights_fit_in_file(
         sum(stored.dtype.size * prod(stored.shape) for stored in function_variables(function))
     )
     made = TO_FILE.run(
@@ -152,7 +160,7 @@ class FrozenModel(msgspec.Struct, frozen=True):
         return self.function.graph
 
 
-@quiet()
+@quieting_tensorflow()
 def record_frozen_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> FrozenModel:
@@ -162,9 +170,9 @@ def record_frozen_model(
     the model does not take these inputs, NormalizeError where it cannot be frozen.
     """
     traced_model = trace_tensorflow_model(model, args, kwargs, setting.training)
-    function = freeze(traced_model.function, lowered=True)
+    function = freeze_variables(traced_model.function, lowers_control_flow=True)
     frozen = function.graph
-    layers = layers_of(model, traced_model, frozen)
+    layers = layer_table_of(model, traced_model, frozen)
     trace = Trace(
         calls=operation_calls(frozen, layers),
         modules=layers.rows,
@@ -183,16 +191,18 @@ def _tensorflow_model_name(model: Any) -> str:
     return "SavedModel" if hasattr(model, "signatures") else type(model).__name__
 
 
-def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTable:
+def layer_table_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTable:
     """Return the module table of a model: Keras layers, or modules in operation names."""
     if is_rebuilt(model):
         rows: LayerTable = model.layers()
         return rows
     if hasattr(model, "_flatten_layers"):
         return KerasLayers(model, traced_model.scopes)
-    layers = NamedLayers([op.name for op in operations(frozen)], _tensorflow_model_name(model))
+    layers = NamedLayers(
+        [op.name for op in computing_operations(frozen)], _tensorflow_model_name(model)
+    )
     stored = function_variables(traced_model.function)
-    names = distinct(variable.name.partition(":")[0] for variable in stored)
+    names = make_names_unique(variable.name.partition(":")[0] for variable in stored)
     layers.weights = {id(variable): name for name, variable in zip(names, stored, strict=True)}
     own = tuple(
         Parameter(name, tuple(variable.shape), number, variable.dtype.name, variable.trainable)
@@ -211,6 +221,6 @@ def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
     rows = seen.trace.modules
     return (
         {}
-        if is_frozen(model) and not any(row.params for row in rows)
-        else module_parameter_sizes(rows)
+        if may_be_frozen(model) and not any(row.params for row in rows)
+        else graph_parameter_fields(rows)
     )

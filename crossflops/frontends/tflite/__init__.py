@@ -44,21 +44,21 @@ class Tflite(Frontend):
         module = sys.modules.get(_FILE)
         return module is not None and isinstance(value, module.TfliteFile)
 
-    def reads(self, target: str) -> bool:
+    def can_read(self, target: str) -> bool:
         """Return whether a target is a .tflite file, or a signature of one."""
         if ".tflite" not in target:
             return False
-        from crossflops.frontends.tflite.file import split_tflite_target
+        from crossflops.frontends.tflite.file import file_from_target
 
-        return split_tflite_target(target) is not None
+        return file_from_target(target) is not None
 
-    def read(
+    def read_model(
         self, target: str, arguments: Mapping[str, object], allow_pickle: bool
     ) -> "TfliteFile":
         """Return the file that a target names, which is opened later."""
-        from crossflops.frontends.tflite.file import split_tflite_target
+        from crossflops.frontends.tflite.file import file_from_target
 
-        file = split_tflite_target(target)
+        file = file_from_target(target)
         assert file is not None
         if arguments:
             raise TargetError(
@@ -70,15 +70,15 @@ class Tflite(Frontend):
             )
         return file
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise MissingExtraError unless the package with the schema is installed."""
         require_packages(("tflite",), "read a .tflite file", self.extra)
 
-    def source(self, model: "TfliteFile", provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(self, model: "TfliteFile", provided: ProvidedInputs, owned: bool) -> Source:
         """Return the file as the source. Raises InputError for inputs that are not the file's."""
         from crossflops.frontends.tflite.graph import check_tflite_inputs
 
-        if provided.file is not None or not provided.are_made_up:
+        if provided.file is not None or not provided.have_only_shapes:
             raise InputError(
                 "a .tflite file is counted only by shapes, not by values",
                 "leave out the inputs: the file fixes their shapes",

@@ -38,7 +38,7 @@ class TfliteFile(msgspec.Struct, frozen=True, kw_only=True):
         return next(iter(known.values()), 0)
 
 
-def split_tflite_target(target: str) -> TfliteFile | None:
+def file_from_target(target: str) -> TfliteFile | None:
     """Return the file of a target `FILE.tflite` or `FILE.tflite:SIGNATURE`, None for others."""
     if Path(target).suffix == SUFFIX:
         return TfliteFile(path=target)

@@ -10,23 +10,23 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends.converted import (
     all_nested_nodes,
-    module_parameter_sizes,
+    graph_parameter_fields,
     with_graph_identity,
 )
 from crossflops.frontends.dependence import mark_constant_nodes
 from crossflops.frontends.onnx.binding import shape_text, warn_about_file
-from crossflops.frontends.onnx.liveness import leave_out_dead, mark_dead
+from crossflops.frontends.onnx.liveness import mark_dead_nodes, without_dead_nodes
 from crossflops.frontends.onnx.modules import NodePlace, build_module_table
 from crossflops.frontends.onnx.parameters import WEIGHTS
 from crossflops.frontends.tflite.file import TfliteFile
-from crossflops.frontends.tflite.operators import write_operator
+from crossflops.frontends.tflite.operators import write_operator_nodes
 from crossflops.frontends.tflite.reading import (
     TfliteModel,
     TfliteOperator,
     TfliteSubgraph,
     read_tflite_model,
 )
-from crossflops.frontends.tflite.sizes import resolve_sizes
+from crossflops.frontends.tflite.sizes import with_inferred_sizes
 from crossflops.frontends.tflite.writer import OPSET, TfliteNodeWriter
 from crossflops.ir.graph import Control, Graph, Node, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
@@ -34,7 +34,7 @@ from crossflops.ir.trace import Module, Parameter, Setting, Trace
 _MOST_NESTED = 50  # subgraphs in subgraphs; a file that calls itself has no end
 
 
-class _Body(NamedTuple):
+class _ConvertedSubgraph(NamedTuple):
     """A subgraph as a graph, with the place of each of its own nodes."""
 
     graph: Graph
@@ -50,15 +50,15 @@ def build_tflite_graph(
     """
     model = read_tflite_model(Path(file.path))
     index = file.subgraph_index(model)
-    body = _write_body(model, index, Path(file.path).stem, control, "", 0)
+    body = _subgraph_as_graph(model, index, Path(file.path).stem, control, "", 0)
     _warn_of_open_sizes(file, model, index)
-    _check_control(body.graph, control)
+    _check_control_keys(body.graph, control)
     graph = _with_signature_names(body.graph, model.input_names.get(index, {}), model, index)
     inputs = [spec.name for spec in graph.inputs]
     graph = mark_constant_nodes(graph, inputs)
-    graph = leave_out_dead(mark_dead(graph, [spec.name for spec in graph.outputs]))
-    modules = _add_module_weights(build_module_table(body.places, graph.name), graph)
-    sizes = module_parameter_sizes(modules)
+    graph = without_dead_nodes(mark_dead_nodes(graph, [spec.name for spec in graph.outputs]))
+    modules = _with_module_weights(build_module_table(body.places, graph.name), graph)
+    sizes = graph_parameter_fields(modules)
     trace = Trace(calls=(), modules=modules, setting=setting, framework="tflite")
     return with_graph_identity(graph, graph.name, **sizes), trace
 
@@ -79,8 +79,8 @@ def check_tflite_inputs(file: TfliteFile, specs: Sequence[TensorSpec]) -> None:
         if spec.shape != known[name].shape:
             fixed = shape_text(known[name].shape)
             raise InputError(
-                f"the sizes of a .tflite file cannot be changed: input {name!r} has the shape "
-                f"{fixed}, but --input gives {shape_text(spec.shape)}",
+                f"the sizes of a .tflite file cannot be changed: input {name!r} is {fixed}, "
+                f"but --input gives {shape_text(spec.shape)}",
                 "leave out --input, or convert the model for these sizes",
             )
 
@@ -97,72 +97,83 @@ def _warn_of_open_sizes(file: TfliteFile, model: TfliteModel, index: int) -> Non
         )
 
 
-def _write_body(
+def _subgraph_as_graph(
     model: TfliteModel, index: int, name: str, control: Control, prefix: str, depth: int
-) -> _Body:
-    """Return a subgraph as a graph."""
+) -> _ConvertedSubgraph:
+    """Return a subgraph as a graph, with the modules of its nodes."""
     if depth > _MOST_NESTED or not 0 <= index < len(model.subgraphs):
         raise InputError(
             f"subgraph number {index} is missing in the file, or calls itself",
             "the file is damaged: convert the model again",
         )
-    subgraph = resolve_sizes(model.subgraphs[index])
+    subgraph = with_inferred_sizes(model.subgraphs[index])
     writer = TfliteNodeWriter(subgraph, prefix)
     for number, operator in enumerate(subgraph.operators):
         if all(subgraph.tensors[at].values is not None for at in operator.outputs):
             continue  # shapes that are known, which nothing computes
-        writer.begin(number, operator)
+        writer.start_nodes_of_operator(number, operator)
         if operator.kind in ("IF", "WHILE", "CALL_ONCE") and not operator.is_custom:
-            _write_control(writer, model, number, control, depth)
+            _write_if_or_while(writer, model, number, control, depth)
         else:
-            write_operator(writer)
+            write_operator_nodes(writer)
     graph = Graph(
         name=name,
         nodes=tuple(writer.nodes),
-        inputs=tuple(_set_value_role(writer.spec(at), "input") for at in subgraph.inputs),
-        outputs=tuple(_set_value_role(writer.spec(at), "output") for at in subgraph.outputs),
+        inputs=tuple(
+            _set_value_role(writer.value_of_tensor(at), "input") for at in subgraph.inputs
+        ),
+        outputs=tuple(
+            _set_value_role(writer.value_of_tensor(at), "output") for at in subgraph.outputs
+        ),
         params=0,
         opset={"": OPSET},
     )
-    return _Body(graph, writer.places)
+    return _ConvertedSubgraph(graph, writer.places)
 
 
-def _write_control(
+def _write_if_or_while(
     writer: TfliteNodeWriter, model: TfliteModel, number: int, control: Control, depth: int
 ) -> None:
     """Write IF with both branches, or WHILE with its condition in front of its body.
 
     CALL_ONCE initializes variables before the first run, which no run repeats.
     """
-    operator = writer.operator
+    operator = writer.current_operator
     if operator.kind == "CALL_ONCE":
         return
     key = f"{writer.prefix}{operator.kind.lower()}_{number}"
-    outputs = [writer.spec(at) for at in operator.outputs]
-    inputs = [writer.spec(at) for at in operator.inputs]
+    outputs = [writer.value_of_tensor(at) for at in operator.outputs]
+    inputs = [writer.value_of_tensor(at) for at in operator.inputs]
 
-    def body(option: str) -> Graph:
+    def graph_of_option(option: str) -> Graph:
         """Return the graph of the subgraph that an option names."""
-        at, name = int(operator.option(option)), option.removesuffix("SubgraphIndex").lower()
-        return _write_body(model, at, name, control, f"{key}/{name}/", depth + 1).graph
+        at, name = int(operator.option_value(option)), option.removesuffix("SubgraphIndex").lower()
+        return _subgraph_as_graph(model, at, name, control, f"{key}/{name}/", depth + 1).graph
 
     if operator.kind == "IF":
-        branches = {"then": body("ThenSubgraphIndex"), "else": body("ElseSubgraphIndex")}
+        branches = {
+            "then": graph_of_option("ThenSubgraphIndex"),
+            "else": graph_of_option("ElseSubgraphIndex"),
+        }
         chosen = control.branches.get(key, "")
         bodies = (branches[chosen],) if chosen in branches else tuple(branches.values())
-        writer.add("If", inputs, outputs, bodies=bodies)
+        writer.add_node("If", inputs, outputs, bodies=bodies)
         if chosen:
             choice = "asked" if chosen in branches else "sum"
             writer.nodes[-1] = msgspec.structs.replace(writer.nodes[-1], choice=choice)
         return
-    condition, inner = body("CondSubgraphIndex"), body("BodySubgraphIndex")
+    condition, inner = graph_of_option("CondSubgraphIndex"), graph_of_option("BodySubgraphIndex")
     trips = control.trips.get(key, _trip_count(writer, model, operator))
-    writer.add(
-        "Loop", (None, None, *inputs), outputs, bodies=(_loop_body(condition, inner),), trips=trips
+    writer.add_node(
+        "Loop",
+        (None, None, *inputs),
+        outputs,
+        bodies=(_loop_body_with_condition(condition, inner),),
+        trips=trips,
     )
 
 
-def _loop_body(condition: Graph, body: Graph) -> Graph:
+def _loop_body_with_condition(condition: Graph, body: Graph) -> Graph:
     """Return the body of a Loop, which also computes whether the loop continues.
 
     ONNX asks after each run, TFLite before: there it is asked once more, which is one comparison.
@@ -183,8 +194,8 @@ def _trip_count(
     writer: TfliteNodeWriter, model: TfliteModel, operator: TfliteOperator
 ) -> int | None:
     """Return how often a WHILE runs that counts to a constant in steps of 1, None for others."""
-    condition = model.subgraphs[int(operator.option("CondSubgraphIndex"))]
-    body = model.subgraphs[int(operator.option("BodySubgraphIndex"))]
+    condition = model.subgraphs[int(operator.option_value("CondSubgraphIndex"))]
+    body = model.subgraphs[int(operator.option_value("BodySubgraphIndex"))]
     limits = [
         _counter_limit(writer, condition, body, operator, row)
         for row in _conjunct_operators(condition, condition.outputs[0])
@@ -226,14 +237,16 @@ def _counter_limit(
     if limit in condition.inputs:
         position = condition.inputs.index(limit)
         is_kept = body.outputs[position] == body.inputs[position]
-        end = writer.tensor(operator.inputs[position]).values if is_kept else None
-    begin = writer.tensor(operator.inputs[at]).values
+        end = (
+            writer.tensor_or_copied_constant(operator.inputs[position]).values if is_kept else None
+        )
+    begin = writer.tensor_or_copied_constant(operator.inputs[at]).values
     if begin is None or end is None or len(begin) != 1 or len(end) != 1:
         return None
     return max(end[0] - begin[0], 0)
 
 
-def _check_control(graph: Graph, control: Control) -> None:
+def _check_control_keys(graph: Graph, control: Control) -> None:
     """Raise InputError for a loop or a branch that the file does not have."""
     for flag, kind, named in (
         ("--trips", "Loop", control.trips),
@@ -296,7 +309,7 @@ def _set_value_role(spec: TensorSpec, role: str) -> TensorSpec:
 # The parameters: constants of floats or quantized numbers, of more than one element.
 
 
-def _add_module_weights(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, ...]:
+def _with_module_weights(modules: tuple[Module, ...], graph: Graph) -> tuple[Module, ...]:
     """Return the modules with the weights that their nodes are the first to read."""
     by_path: dict[str, list[Parameter]] = {}
     storages = count()

@@ -22,24 +22,26 @@ def channels_first_shape(shape: Sequence[int]) -> tuple[int, ...]:
     return (shape[0], shape[-1], *shape[1:-1])
 
 
-def _write_result(
+def _write_activation_and_quantization(
     writer: TfliteNodeWriter, value: TensorSpec, shape: Sequence[int] | None = None
 ) -> None:
     """Write the fused activation of a value, and the quantized result.
 
     The bounds of a quantized activation are those to which its result is clipped anyway.
     """
-    activation = writer.operator.option("FusedActivationFunction")
+    activation = writer.current_operator.option_value("FusedActivationFunction")
     result = writer.result_before_quantization(shape)
     clips = activation in (_RELU, _RELU_N1_TO_1, _RELU6) and writer.is_quantized()
     if value.name != result.name and not clips:
         _write_activation(writer, activation, value, result)
-    writer.quantize()
+    writer.add_quantize_node()
 
 
-def _linear_value(writer: TfliteNodeWriter, shape: Sequence[int] | None = None) -> TensorSpec:
+def _value_before_activation(
+    writer: TfliteNodeWriter, shape: Sequence[int] | None = None
+) -> TensorSpec:
     """Return the value before the fused activation: the result itself if there is none."""
-    activation = writer.operator.option("FusedActivationFunction")
+    activation = writer.current_operator.option_value("FusedActivationFunction")
     clips = activation in (_RELU, _RELU_N1_TO_1, _RELU6) and writer.is_quantized()
     result = writer.result_before_quantization(shape)
     if not activation or clips:
@@ -52,25 +54,25 @@ def _write_activation(
 ) -> None:
     """Write an activation by its number in the schema."""
     if activation == _RELU:
-        writer.add("Relu", (value,), (result,))
+        writer.add_node("Relu", (value,), (result,))
     elif activation == _RELU6:
-        writer.add("Clip", (value,), (result,), {"min": 0.0, "max": 6.0})
+        writer.add_node("Clip", (value,), (result,), {"min": 0.0, "max": 6.0})
     elif activation == _RELU_N1_TO_1:
-        writer.add("Clip", (value,), (result,), {"min": -1.0, "max": 1.0})
+        writer.add_node("Clip", (value,), (result,), {"min": -1.0, "max": 1.0})
     elif activation == _TANH:
-        writer.add("Tanh", (value,), (result,))
+        writer.add_node("Tanh", (value,), (result,))
     elif activation == _SIGN_BIT:
-        writer.add("Less", (value,), (result,))
+        writer.add_node("Less", (value,), (result,))
     else:
-        writer.add(f"ACTIVATION_{activation}", (value,), (result,), domain="tflite")
+        writer.add_node(f"ACTIVATION_{activation}", (value,), (result,), domain="tflite")
 
 
 # Products.
 
 
-def _window(writer: TfliteNodeWriter, dims: str) -> dict[str, Attribute]:
+def _window_attributes(writer: TfliteNodeWriter, dims: str) -> dict[str, Attribute]:
     """Return strides, dilations and padding of a window along the axes, such as "HW"."""
-    option = writer.operator.option
+    option = writer.current_operator.option_value
     attrs: dict[str, Attribute] = {
         "strides": tuple(int(option(f"Stride{axis}", 1)) for axis in dims),
         "auto_pad": "SAME_UPPER" if option("Padding") == _SAME else "VALID",
@@ -85,14 +87,14 @@ def _write_convolution(
     writer: TfliteNodeWriter, data: tuple[int, ...], weight: tuple[int, ...]
 ) -> None:
     """Write a convolution of data [N, C, ...] with a weight [M, C/group, k...]."""
-    bias = writer.input(2) if writer.has_input(2) else None
+    bias = writer.input_spec(2) if writer.has_input(2) else None
     out = channels_first_shape(writer.output_tensor().shape)
-    attrs = _window(writer, "HW" if len(data) == 4 else "DHW")
+    attrs = _window_attributes(writer, "HW" if len(data) == 4 else "DHW")
     attrs["group"] = data[1] // max(weight[1], 1)
-    value = _linear_value(writer, out)
-    operands = (writer.input(0, data), writer.input(1, weight), bias)
-    writer.add("Conv", operands, (value,), attrs)
-    _write_result(writer, value, out)
+    value = _value_before_activation(writer, out)
+    operands = (writer.input_spec(0, data), writer.input_spec(1, weight), bias)
+    writer.add_node("Conv", operands, (value,), attrs)
+    _write_activation_and_quantization(writer, value, out)
 
 
 def _write_conv_2d(writer: TfliteNodeWriter) -> None:
@@ -120,13 +122,13 @@ def _write_transposed_convolution(writer: TfliteNodeWriter, weight: tuple[int, .
     """Write a transposed convolution: inputs are a shape, W, X and a bias; W is [C, M, k...]."""
     data = channels_first_shape(writer.input_tensor(2).shape)
     out = channels_first_shape(writer.output_tensor().shape)
-    attrs = _window(writer, "HW" if len(data) == 4 else "DHW")
+    attrs = _window_attributes(writer, "HW" if len(data) == 4 else "DHW")
     attrs["output_shape"] = out[2:]
-    bias = writer.input(3) if writer.has_input(3) else None
-    value = _linear_value(writer, out)
-    operands = (writer.input(2, data), writer.input(1, weight), bias)
-    writer.add("ConvTranspose", operands, (value,), attrs)
-    _write_result(writer, value, out)
+    bias = writer.input_spec(3) if writer.has_input(3) else None
+    value = _value_before_activation(writer, out)
+    operands = (writer.input_spec(2, data), writer.input_spec(1, weight), bias)
+    writer.add_node("ConvTranspose", operands, (value,), attrs)
+    _write_activation_and_quantization(writer, value, out)
 
 
 def _write_transpose_conv(writer: TfliteNodeWriter) -> None:
@@ -145,11 +147,11 @@ def _write_fully_connected(writer: TfliteNodeWriter) -> None:
     """Write FULLY_CONNECTED: rows of X times W [N, K], for any axes of X."""
     out, inner = writer.input_tensor(1).shape
     rows = writer.input_tensor(0).numel // max(inner, 1)
-    value = _linear_value(writer, (rows, out))
-    bias = writer.input(2) if writer.has_input(2) else None
-    operands = (writer.input(0, (rows, inner)), writer.input(1), bias)
-    writer.add("Gemm", operands, (value,), {"transB": 1})
-    _write_result(writer, value, (rows, out))
+    value = _value_before_activation(writer, (rows, out))
+    bias = writer.input_spec(2) if writer.has_input(2) else None
+    operands = (writer.input_spec(0, (rows, inner)), writer.input_spec(1), bias)
+    writer.add_node("Gemm", operands, (value,), {"transB": 1})
+    _write_activation_and_quantization(writer, value, (rows, out))
 
 
 def _write_batch_matmul(writer: TfliteNodeWriter) -> None:
@@ -157,27 +159,27 @@ def _write_batch_matmul(writer: TfliteNodeWriter) -> None:
     factors = []
     for position, flag in enumerate(("AdjX", "AdjY")):
         *batch, rows, columns = writer.input_tensor(position).shape
-        turned = bool(writer.operator.option(flag, False))
+        turned = bool(writer.current_operator.option_value(flag, False))
         order = (columns, rows) if turned else (rows, columns)
-        factors.append(writer.input(position, (*batch, *order)))
-    writer.add("MatMul", factors, (writer.result_before_quantization(),))
-    writer.quantize()
+        factors.append(writer.input_spec(position, (*batch, *order)))
+    writer.add_node("MatMul", factors, (writer.result_before_quantization(),))
+    writer.add_quantize_node()
 
 
 # Recurrent layers, as the products and the gates that they consist of.
 
 
-def _gate(
+def _write_lstm_gate(
     writer: TfliteNodeWriter, x: TensorSpec, h: TensorSpec, position: int, units: int, bias: int
 ) -> TensorSpec:
     """Write x W^T + h R^T + b of one gate, W at `position` and R four inputs behind it."""
     rows = (x.shape or (0,))[0]
     first, second = writer.temporary_value((rows, units)), writer.temporary_value((rows, units))
-    added = writer.input(bias) if writer.has_input(bias) else None
-    writer.add("Gemm", (x, writer.input(position), added), (first,), {"transB": 1})
-    writer.add("Gemm", (h, writer.input(position + 4)), (second,), {"transB": 1})
+    added = writer.input_spec(bias) if writer.has_input(bias) else None
+    writer.add_node("Gemm", (x, writer.input_spec(position), added), (first,), {"transB": 1})
+    writer.add_node("Gemm", (h, writer.input_spec(position + 4)), (second,), {"transB": 1})
     total = writer.temporary_value((rows, units))
-    writer.add("Add", (first, second), (total,))
+    writer.add_node("Add", (first, second), (total,))
     return total
 
 
@@ -194,50 +196,50 @@ def _write_sequence_lstm(writer: TfliteNodeWriter) -> None:
     if any(writer.has_input(position) for position in range(20, 24)):
         _write_unknown(writer)  # normalizes its gates
         return
-    x, h = writer.input(0, (rows, inputs)), writer.temporary_value((rows, size))
-    writer.add("Identity", (writer.input(0),), (h,))  # the state of the step before
+    x, h = writer.input_spec(0, (rows, inputs)), writer.temporary_value((rows, size))
+    writer.add_node("Identity", (writer.input_spec(0),), (h,))  # the state of the step before
     cell = writer.temporary_value((rows, units))
-    writer.add("Identity", (writer.input(0),), (cell,))
+    writer.add_node("Identity", (writer.input_spec(0),), (cell,))
     gates = {}
     for name, position in zip("ifgo", range(1, 5), strict=True):
         if name == "i" and not writer.has_input(position):
             continue
-        gates[name] = _gate(writer, x, h, position, units, 11 + position)
+        gates[name] = _write_lstm_gate(writer, x, h, position, units, 11 + position)
     for name, position in zip("ifo", range(9, 12), strict=True):
         if writer.has_input(position) and name in gates:
             part, total = (
                 writer.temporary_value((rows, units)),
                 writer.temporary_value((rows, units)),
             )
-            writer.add("Mul", (cell, writer.input(position)), (part,))
-            writer.add("Add", (gates[name], part), (total,))
+            writer.add_node("Mul", (cell, writer.input_spec(position)), (part,))
+            writer.add_node("Add", (gates[name], part), (total,))
             gates[name] = total
     for name in gates:
         result = writer.temporary_value((rows, units))
-        writer.add("Tanh" if name == "g" else "Sigmoid", (gates[name],), (result,))
+        writer.add_node("Tanh" if name == "g" else "Sigmoid", (gates[name],), (result,))
         gates[name] = result
     if "i" not in gates:
         gates["i"] = writer.temporary_value((rows, units))
-        writer.add("Sub", (None, gates["f"]), (gates["i"],))
+        writer.add_node("Sub", (None, gates["f"]), (gates["i"],))
     parts = [writer.temporary_value((rows, units)) for _ in range(4)]
-    writer.add("Mul", (gates["f"], cell), (parts[0],))
-    writer.add("Mul", (gates["i"], gates["g"]), (parts[1],))
-    writer.add("Add", (parts[0], parts[1]), (parts[2],))
-    writer.add("Tanh", (parts[2],), (parts[3],))
+    writer.add_node("Mul", (gates["f"], cell), (parts[0],))
+    writer.add_node("Mul", (gates["i"], gates["g"]), (parts[1],))
+    writer.add_node("Add", (parts[0], parts[1]), (parts[2],))
+    writer.add_node("Tanh", (parts[2],), (parts[3],))
     projected = writer.has_input(16)
     value = (
         writer.temporary_value((rows, units)) if projected else writer.result_before_quantization()
     )
-    writer.add("Mul", (gates["o"], parts[3]), (value,))
+    writer.add_node("Mul", (gates["o"], parts[3]), (value,))
     if projected:
-        bias = writer.input(17) if writer.has_input(17) else None
-        writer.add(
+        bias = writer.input_spec(17) if writer.has_input(17) else None
+        writer.add_node(
             "Gemm",
-            (value, writer.input(16), bias),
+            (value, writer.input_spec(16), bias),
             (writer.result_before_quantization(),),
             {"transB": 1},
         )
-    writer.quantize()
+    writer.add_quantize_node()
 
 
 def _write_svdf(writer: TfliteNodeWriter) -> None:
@@ -249,252 +251,297 @@ def _write_svdf(writer: TfliteNodeWriter) -> None:
     filters, steps = writer.input_tensor(2).shape
     units = writer.output_tensor().shape[-1]
     first = writer.temporary_value((batch, filters))
-    writer.add("Gemm", (writer.input(0), writer.input(1)), (first,), {"transB": 1})
+    writer.add_node("Gemm", (writer.input_spec(0), writer.input_spec(1)), (first,), {"transB": 1})
     past, out = (
         writer.temporary_value((filters, batch, steps)),
         writer.temporary_value((filters, batch, 1)),
     )
-    writer.add("Identity", (first,), (past,))  # the results of the last M steps
-    writer.add("MatMul", (past, writer.input(2, (filters, steps, 1))), (out,))
+    writer.add_node("Identity", (first,), (past,))  # the results of the last M steps
+    writer.add_node("MatMul", (past, writer.input_spec(2, (filters, steps, 1))), (out,))
     value = out
     if filters != units:
         value = writer.temporary_value((units, batch, 1))
-        writer.add("ReduceSum", (out,), (value,))
+        writer.add_node("ReduceSum", (out,), (value,))
     if writer.has_input(3):
         added = writer.temporary_value((batch, units))
-        writer.add(
-            "Add", (TensorSpec(value.name, value.dtype, (batch, units)), writer.input(3)), (added,)
+        writer.add_node(
+            "Add",
+            (TensorSpec(value.name, value.dtype, (batch, units)), writer.input_spec(3)),
+            (added,),
         )
         value = added
-    activation = writer.operator.option("FusedActivationFunction")
+    activation = writer.current_operator.option_value("FusedActivationFunction")
     if activation:
         _write_activation(writer, activation, value, writer.result_before_quantization())
     else:
-        writer.add("Identity", (value,), (writer.result_before_quantization(),))
-    writer.quantize()
+        writer.add_node("Identity", (value,), (writer.result_before_quantization(),))
+    writer.add_quantize_node()
 
 
 # Windows, reductions and functions of elements.
 
 
-def _pool(kind: str, **more: Attribute) -> Write:
+def _pool_writer(kind: str, **more: Attribute) -> Write:
     """Return the writer of a pool, whose window is in its options."""
 
-    def write(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteNodeWriter) -> None:
         """Write a pool of X [N, H, W, C]."""
-        option = writer.operator.option
-        attrs = _window(writer, "HW")
+        option = writer.current_operator.option_value
+        attrs = _window_attributes(writer, "HW")
         attrs |= {
             "kernel_shape": (int(option("FilterHeight")), int(option("FilterWidth"))),
             **more,
         }
         out = channels_first_shape(writer.output_tensor().shape)
-        value = _linear_value(writer, out)
-        data = writer.input(0, channels_first_shape(writer.input_tensor(0).shape))
-        writer.add(kind, (data,), (value,), attrs)
-        _write_result(writer, value, out)
+        value = _value_before_activation(writer, out)
+        data = writer.input_spec(0, channels_first_shape(writer.input_tensor(0).shape))
+        writer.add_node(kind, (data,), (value,), attrs)
+        _write_activation_and_quantization(writer, value, out)
 
-    return write
+    return write_nodes
 
 
-def _elementwise(kind: str, operands: int = 1, **attrs: Attribute) -> Write:
+def _elementwise_writer(kind: str, operands: int = 1, **attrs: Attribute) -> Write:
     """Return the writer of an operator that computes each element from its operands."""
 
-    def write(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteNodeWriter) -> None:
         """Write a node with these operands, and its fused activation."""
-        value = _linear_value(writer)
-        inputs = [writer.input(at) for at in range(min(operands, len(writer.operator.inputs)))]
-        writer.add(kind, inputs, (value,), attrs)
-        _write_result(writer, value)
+        value = _value_before_activation(writer)
+        inputs = [
+            writer.input_spec(at)
+            for at in range(min(operands, len(writer.current_operator.inputs)))
+        ]
+        writer.add_node(kind, inputs, (value,), attrs)
+        _write_activation_and_quantization(writer, value)
 
-    return write
+    return write_nodes
 
 
-def _composition(first: str, second: str, operands: int = 1, twice: bool = False) -> Write:
+def _composition_writer(first: str, second: str, operands: int = 1, twice: bool = False) -> Write:
     """Return the writer of an operator that is one function of another's result."""
 
-    def write(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteNodeWriter) -> None:
         """Write both nodes; a square has the first result twice."""
         middle = writer.temporary_value(writer.output_tensor().shape)
-        writer.add(first, [writer.input(at) for at in range(operands)], (middle,))
-        writer.add(
+        writer.add_node(first, [writer.input_spec(at) for at in range(operands)], (middle,))
+        writer.add_node(
             second,
             (middle, middle) if twice else (middle,),
             (writer.result_before_quantization(),),
         )
-        writer.quantize()
+        writer.add_quantize_node()
 
-    return write
+    return write_nodes
 
 
-def _reduction(kind: str) -> Write:
+def _reduction_writer(kind: str) -> Write:
     """Return the writer of a reduction along the axes of its second input."""
 
-    def write(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteNodeWriter) -> None:
         """Write the reduction of the first input."""
-        axes = writer.input_values(1)
-        attrs: dict[str, Attribute] = {"keepdims": int(bool(writer.operator.option("KeepDims")))}
+        axes = writer.constant_input_values(1)
+        attrs: dict[str, Attribute] = {
+            "keepdims": int(bool(writer.current_operator.option_value("KeepDims")))
+        }
         if axes is not None:
             attrs["axes"] = axes
-        writer.add(kind, (writer.input(0),), (writer.result_before_quantization(),), attrs)
-        writer.quantize()
+        writer.add_node(
+            kind, (writer.input_spec(0),), (writer.result_before_quantization(),), attrs
+        )
+        writer.add_quantize_node()
 
-    return write
+    return write_nodes
 
 
-def _arg(kind: str) -> Write:
+def _arg_search_writer(kind: str) -> Write:
     """Return the writer of ARG_MAX or ARG_MIN along the axis of its second input."""
 
-    def write(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteNodeWriter) -> None:
         """Write the search along one axis."""
-        axis = (writer.input_values(1) or (-1,))[0]
-        result = writer.spec(writer.operator.outputs[0])
-        writer.add(kind, (writer.input(0),), (result,), {"axis": axis, "keepdims": 0})
+        axis = (writer.constant_input_values(1) or (-1,))[0]
+        result = writer.value_of_tensor(writer.current_operator.outputs[0])
+        writer.add_node(kind, (writer.input_spec(0),), (result,), {"axis": axis, "keepdims": 0})
 
-    return write
+    return write_nodes
 
 
 def _write_top_k(writer: TfliteNodeWriter) -> None:
     """Write TOPK_V2 along the last axis."""
-    results = [writer.spec(at) for at in writer.operator.outputs]
-    writer.add("TopK", (writer.input(0), writer.input(1, (1,))), results, {"axis": -1})
+    results = [writer.value_of_tensor(at) for at in writer.current_operator.outputs]
+    writer.add_node(
+        "TopK", (writer.input_spec(0), writer.input_spec(1, (1,))), results, {"axis": -1}
+    )
 
 
 def _write_softmax(writer: TfliteNodeWriter) -> None:
     """Write SOFTMAX along the last axis; a beta other than 1 multiplies its elements."""
-    data = writer.input(0)
-    if writer.operator.option("Beta", 1.0) != 1.0:
+    data = writer.input_spec(0)
+    if writer.current_operator.option_value("Beta", 1.0) != 1.0:
         scaled = writer.temporary_value(data.shape or ())
-        writer.add("Mul", (data, None), (scaled,))
+        writer.add_node("Mul", (data, None), (scaled,))
         data = scaled
-    writer.add("Softmax", (data,), (writer.result_before_quantization(),), {"axis": -1})
-    writer.quantize()
+    writer.add_node("Softmax", (data,), (writer.result_before_quantization(),), {"axis": -1})
+    writer.add_quantize_node()
 
 
 def _write_gelu(writer: TfliteNodeWriter) -> None:
     """Write GELU, by tanh if it is approximate."""
-    form = "tanh" if writer.operator.option("Approximate", False) else "none"
-    writer.add(
-        "Gelu", (writer.input(0),), (writer.result_before_quantization(),), {"approximate": form}
+    form = "tanh" if writer.current_operator.option_value("Approximate", False) else "none"
+    writer.add_node(
+        "Gelu",
+        (writer.input_spec(0),),
+        (writer.result_before_quantization(),),
+        {"approximate": form},
     )
-    writer.quantize()
+    writer.add_quantize_node()
 
 
 def _write_response_normalization(writer: TfliteNodeWriter) -> None:
     """Write LOCAL_RESPONSE_NORMALIZATION over 2 * radius + 1 channels."""
     shape = channels_first_shape(writer.input_tensor(0).shape)
-    size = 2 * int(writer.operator.option("Radius")) + 1
-    writer.add(
+    size = 2 * int(writer.current_operator.option_value("Radius")) + 1
+    writer.add_node(
         "LRN",
-        (writer.input(0, shape),),
+        (writer.input_spec(0, shape),),
         (writer.result_before_quantization(shape),),
         {"size": size},
     )
 
 
-def _resize(mode: str) -> Write:
+def _resize_writer(mode: str) -> Write:
     """Return the writer of a resized image."""
 
-    def write(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteNodeWriter) -> None:
         """Write the resize of X [N, H, W, C] along H and W."""
-        data = writer.input(0, channels_first_shape(writer.input_tensor(0).shape))
+        data = writer.input_spec(0, channels_first_shape(writer.input_tensor(0).shape))
         result = writer.result_before_quantization(
             channels_first_shape(writer.output_tensor().shape)
         )
-        writer.add("Resize", (data,), (result,), {"mode": mode})
-        writer.quantize()
+        writer.add_node("Resize", (data,), (result,), {"mode": mode})
+        writer.add_quantize_node()
 
-    return write
+    return write_nodes
 
 
 # Movement of data, and copies in another type.
 
 
-def _movement(kind: str, *positions: int, data: int = 0, **attrs: Attribute) -> Write:
+def _movement_writer(kind: str, *positions: int, data: int = 0, **attrs: Attribute) -> Write:
     """Return the writer of an operator whose results are elements of its operand `data`."""
 
-    def write(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteNodeWriter) -> None:
         """Write a node that moves data."""
-        results = [writer.spec(at) for at in writer.operator.outputs]
-        inputs = [writer.input(at) for at in (data, *positions) if writer.has_input(at)]
-        writer.add(kind, inputs, results, attrs)
+        results = [writer.value_of_tensor(at) for at in writer.current_operator.outputs]
+        inputs = [writer.input_spec(at) for at in (data, *positions) if writer.has_input(at)]
+        writer.add_node(kind, inputs, results, attrs)
 
-    return write
+    return write_nodes
 
 
 def _write_reshape(writer: TfliteNodeWriter) -> None:
     """Write an operator that gives the same elements another shape."""
-    writer.add("Reshape", (writer.input(0),), (writer.spec(writer.operator.outputs[0]),))
+    writer.add_node(
+        "Reshape",
+        (writer.input_spec(0),),
+        (writer.value_of_tensor(writer.current_operator.outputs[0]),),
+    )
 
 
 def _write_concatenation(writer: TfliteNodeWriter) -> None:
     """Write CONCATENATION along an axis."""
     inputs = [
-        writer.input(at) for at in range(len(writer.operator.inputs)) if writer.has_input(at)
+        writer.input_spec(at)
+        for at in range(len(writer.current_operator.inputs))
+        if writer.has_input(at)
     ]
-    axis = int(writer.operator.option("Axis"))
-    writer.add("Concat", inputs, (writer.spec(writer.operator.outputs[0]),), {"axis": axis})
+    axis = int(writer.current_operator.option_value("Axis"))
+    writer.add_node(
+        "Concat",
+        inputs,
+        (writer.value_of_tensor(writer.current_operator.outputs[0]),),
+        {"axis": axis},
+    )
 
 
 def _write_pack(writer: TfliteNodeWriter) -> None:
     """Write PACK, which joins tensors of one shape."""
-    inputs = [writer.input(at) for at in range(len(writer.operator.inputs))]
+    inputs = [writer.input_spec(at) for at in range(len(writer.current_operator.inputs))]
     if all(spec.shape == () for spec in inputs):  # numbers, which Concat does not join
         inputs = [TensorSpec(spec.name, spec.dtype, (1,), spec.role) for spec in inputs]
-    writer.add("Concat", inputs, (writer.spec(writer.operator.outputs[0]),), {"axis": 0})
+    writer.add_node(
+        "Concat",
+        inputs,
+        (writer.value_of_tensor(writer.current_operator.outputs[0]),),
+        {"axis": 0},
+    )
 
 
-def _parts(data: int) -> Write:
+def _division_writer(data: int) -> Write:
     """Return the writer of an operator that divides its operand `data` into its results."""
 
-    def write(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteNodeWriter) -> None:
         """Write a Slice node for each result of the operator."""
-        for at in writer.operator.outputs:
-            writer.add("Slice", (writer.input(data),), (writer.spec(at),))
+        for at in writer.current_operator.outputs:
+            writer.add_node("Slice", (writer.input_spec(data),), (writer.value_of_tensor(at),))
 
-    return write
+    return write_nodes
 
 
 def _write_gather(writer: TfliteNodeWriter) -> None:
     """Write GATHER along an axis."""
-    axis = int(writer.operator.option("Axis"))
-    operands = (writer.input(0), writer.input(1))
-    writer.add("Gather", operands, (writer.spec(writer.operator.outputs[0]),), {"axis": axis})
+    axis = int(writer.current_operator.option_value("Axis"))
+    operands = (writer.input_spec(0), writer.input_spec(1))
+    writer.add_node(
+        "Gather",
+        operands,
+        (writer.value_of_tensor(writer.current_operator.outputs[0]),),
+        {"axis": axis},
+    )
 
 
 def _write_quantize(writer: TfliteNodeWriter) -> None:
     """Write QUANTIZE, also of numbers that have another scale."""
-    writer.add("QuantizeLinear", (writer.input(0),), (writer.spec(writer.operator.outputs[0]),))
+    writer.add_node(
+        "QuantizeLinear",
+        (writer.input_spec(0),),
+        (writer.value_of_tensor(writer.current_operator.outputs[0]),),
+    )
 
 
 def _write_dequantize(writer: TfliteNodeWriter) -> None:
     """Write DEQUANTIZE; a constant is read as it is stored, since kernels read it so."""
-    source, result = writer.operator.inputs[0], writer.operator.outputs[0]
-    if writer.tensor(source).stored:
-        writer.replace(result, source)
-    elif writer.tensor(source).quantized:
-        writer.add("DequantizeLinear", (writer.input(0), None), (writer.spec(result),))
+    source, result = writer.current_operator.inputs[0], writer.current_operator.outputs[0]
+    if writer.tensor_or_copied_constant(source).stored:
+        writer.replace_by_constant(result, source)
+    elif writer.tensor_or_copied_constant(source).quantized:
+        writer.add_node(
+            "DequantizeLinear", (writer.input_spec(0), None), (writer.value_of_tensor(result),)
+        )
     else:
-        writer.add("Cast", (writer.input(0),), (writer.spec(result),))
+        writer.add_node("Cast", (writer.input_spec(0),), (writer.value_of_tensor(result),))
 
 
 def _write_densify(writer: TfliteNodeWriter) -> None:
     """Write DENSIFY: the sparse constant is read wherever its dense form is."""
-    writer.replace(writer.operator.outputs[0], writer.operator.inputs[0])
+    writer.replace_by_constant(
+        writer.current_operator.outputs[0], writer.current_operator.inputs[0]
+    )
 
 
 def _write_unknown(writer: TfliteNodeWriter) -> None:
     """Write an operator without a formula: it is named, and is not counted."""
-    operator = writer.operator
-    inputs = [writer.spec(at) if at >= 0 else None for at in operator.inputs]
-    outputs = [writer.spec(at) if at >= 0 else None for at in operator.outputs]
-    writer.add(operator.kind, inputs, outputs, domain="tflite")
+    operator = writer.current_operator
+    inputs = [writer.value_of_tensor(at) if at >= 0 else None for at in operator.inputs]
+    outputs = [writer.value_of_tensor(at) if at >= 0 else None for at in operator.outputs]
+    writer.add_node(operator.kind, inputs, outputs, domain="tflite")
 
 
 def _write_square(writer: TfliteNodeWriter) -> None:
     """Write SQUARE as a product of the operand with itself."""
-    writer.add("Mul", (writer.input(0), writer.input(0)), (writer.result_before_quantization(),))
-    writer.quantize()
+    writer.add_node(
+        "Mul", (writer.input_spec(0), writer.input_spec(0)), (writer.result_before_quantization(),)
+    )
+    writer.add_quantize_node()
 
 
 _UNARY = {
@@ -524,64 +571,64 @@ _MOVES = {
     "ZEROS_LIKE": "Expand",
 }  # fmt: skip
 WRITERS: Mapping[str, Write] = {
-    **{name: _elementwise(kind) for name, kind in _UNARY.items()},
-    **{name: _elementwise(kind, 2) for name, kind in _BINARY.items()},
-    **{name: _reduction(kind) for name, kind in _REDUCTIONS.items()},
-    **{name: _movement(kind) for name, kind in _MOVES.items()},
+    **{name: _elementwise_writer(kind) for name, kind in _UNARY.items()},
+    **{name: _elementwise_writer(kind, 2) for name, kind in _BINARY.items()},
+    **{name: _reduction_writer(kind) for name, kind in _REDUCTIONS.items()},
+    **{name: _movement_writer(kind) for name, kind in _MOVES.items()},
     **dict.fromkeys(("BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"), _write_reshape),
-    "ADD_N": _elementwise("Sum", 10**6),
-    "ARG_MAX": _arg("ArgMax"),
-    "ARG_MIN": _arg("ArgMin"),
-    "AVERAGE_POOL_2D": _pool("AveragePool"),
+    "ADD_N": _elementwise_writer("Sum", 10**6),
+    "ARG_MAX": _arg_search_writer("ArgMax"),
+    "ARG_MIN": _arg_search_writer("ArgMin"),
+    "AVERAGE_POOL_2D": _pool_writer("AveragePool"),
     "BATCH_MATMUL": _write_batch_matmul,
     "CONCATENATION": _write_concatenation,
     "CONV_2D": _write_conv_2d,
     "CONV_3D": _write_conv_3d,
     "CONV_3D_TRANSPOSE": _write_conv_3d_transpose,
-    "CUMSUM": _elementwise("CumSum", 2),
+    "CUMSUM": _elementwise_writer("CumSum", 2),
     "DENSIFY": _write_densify,
     "DEPTHWISE_CONV_2D": _write_depthwise,
     "DEQUANTIZE": _write_dequantize,
-    "EMBEDDING_LOOKUP": _movement("Gather", 0, data=1),
-    "FILL": _movement("Expand", data=1),
-    "FLOOR_DIV": _composition("Div", "Floor", 2),
+    "EMBEDDING_LOOKUP": _movement_writer("Gather", 0, data=1),
+    "FILL": _movement_writer("Expand", data=1),
+    "FLOOR_DIV": _composition_writer("Div", "Floor", 2),
     "FULLY_CONNECTED": _write_fully_connected,
     "GATHER": _write_gather,
-    "GATHER_ND": _movement("GatherND", 1),
+    "GATHER_ND": _movement_writer("GatherND", 1),
     "GELU": _write_gelu,
-    "L2_NORMALIZATION": _elementwise("LpNormalization", p=2, axis=-1),
-    "L2_POOL_2D": _pool("LpPool", p=2),
+    "L2_NORMALIZATION": _elementwise_writer("LpNormalization", p=2, axis=-1),
+    "L2_POOL_2D": _pool_writer("LpPool", p=2),
     "LOCAL_RESPONSE_NORMALIZATION": _write_response_normalization,
-    "LOG_SOFTMAX": _elementwise("LogSoftmax", axis=-1),
-    "MAX_POOL_2D": _pool("MaxPool"),
-    "NOT_EQUAL": _composition("Equal", "Not", 2),
+    "LOG_SOFTMAX": _elementwise_writer("LogSoftmax", axis=-1),
+    "MAX_POOL_2D": _pool_writer("MaxPool"),
+    "NOT_EQUAL": _composition_writer("Equal", "Not", 2),
     "PACK": _write_pack,
     "QUANTIZE": _write_quantize,
-    "RANK": _movement("Shape"),
-    "RELU6": _elementwise("Clip", min=0.0, max=6.0),
-    "RELU_0_TO_1": _elementwise("Clip", min=0.0, max=1.0),
-    "RELU_N1_TO_1": _elementwise("Clip", min=-1.0, max=1.0),
-    "RESIZE_BILINEAR": _resize("linear"),
-    "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
-    "RSQRT": _composition("Sqrt", "Reciprocal"),
-    "SELECT": _movement("Where", 1, 2),
-    "SELECT_V2": _movement("Where", 1, 2),
-    "SHAPE": _movement("Shape"),
+    "RANK": _movement_writer("Shape"),
+    "RELU6": _elementwise_writer("Clip", min=0.0, max=6.0),
+    "RELU_0_TO_1": _elementwise_writer("Clip", min=0.0, max=1.0),
+    "RELU_N1_TO_1": _elementwise_writer("Clip", min=-1.0, max=1.0),
+    "RESIZE_BILINEAR": _resize_writer("linear"),
+    "RESIZE_NEAREST_NEIGHBOR": _resize_writer("nearest"),
+    "RSQRT": _composition_writer("Sqrt", "Reciprocal"),
+    "SELECT": _movement_writer("Where", 1, 2),
+    "SELECT_V2": _movement_writer("Where", 1, 2),
+    "SHAPE": _movement_writer("Shape"),
     "SOFTMAX": _write_softmax,
-    "SPLIT": _parts(1),
-    "SPLIT_V": _parts(0),
+    "SPLIT": _division_writer(1),
+    "SPLIT_V": _division_writer(0),
     "SQUARE": _write_square,
-    "SQUARED_DIFFERENCE": _composition("Sub", "Mul", 2, twice=True),
+    "SQUARED_DIFFERENCE": _composition_writer("Sub", "Mul", 2, twice=True),
     "SVDF": _write_svdf,
     "TOPK_V2": _write_top_k,
     "TRANSPOSE_CONV": _write_transpose_conv,
-    "UNPACK": _parts(0),
+    "UNPACK": _division_writer(0),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _write_sequence_lstm,
 }
 
 
-def write_operator(writer: TfliteNodeWriter) -> None:
+def write_operator_nodes(writer: TfliteNodeWriter) -> None:
     """Write the nodes of the writer's operator; one without a formula is named."""
-    operator = writer.operator
+    operator = writer.current_operator
     write = None if operator.is_custom else WRITERS.get(operator.kind)
     (write or _write_unknown)(writer)

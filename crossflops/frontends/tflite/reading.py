@@ -13,7 +13,7 @@ import msgspec
 
 from crossflops.errors import TargetError
 from crossflops.frontends.frontend import require_packages
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 
 _IDENTIFIER = b"TFL3"
 _SMALL = 64  # elements of a constant whose values are read
@@ -62,7 +62,7 @@ class TfliteOperator(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    def option(self, name: str, default: Any = 0) -> Any:
+    def option_value(self, name: str, default: Any = 0) -> Any:
         """Return an option by the name that the schema has for it, in camel case."""
         read = getattr(self.options, name, None)
         return default if read is None else read()
@@ -90,7 +90,7 @@ def read_tflite_model(path: Path) -> TfliteModel:
     """Return the content of a .tflite file. Raises TargetError, MissingExtraError."""
     if not path.is_file():
         raise TargetError(f"file {path} does not exist", "give the path of a .tflite file")
-    refuse_stand_in(path)
+    reject_pointer_or_web_page(path)
     require_packages(("tflite",), f"read {path.name}", "tflite")
     import tflite
 

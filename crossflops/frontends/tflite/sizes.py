@@ -37,7 +37,7 @@ _REDUCTIONS = {
 _RESHAPES = {"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"}
 
 
-def resolve_sizes(subgraph: TfliteSubgraph) -> TfliteSubgraph:
+def with_inferred_sizes(subgraph: TfliteSubgraph) -> TfliteSubgraph:
     """Return the subgraph with the sizes that its file leaves open, for inputs as they are stored.
 
     Raises NormalizeError for a size that cannot be followed.
@@ -55,7 +55,7 @@ def resolve_sizes(subgraph: TfliteSubgraph) -> TfliteSubgraph:
             continue
         is_affected = altered.intersection(operator.inputs)
         opened = any(tensors[at].open_axes for at in operator.outputs if at >= 0)
-        if not is_affected and not (opened and _merges_axes(operator)):
+        if not is_affected and not (opened and _may_merge_axes(operator)):
             continue
         for at in operator.outputs:
             shape = _result_shape(operator, tensors, tensors[at])
@@ -71,7 +71,7 @@ def resolve_sizes(subgraph: TfliteSubgraph) -> TfliteSubgraph:
     return msgspec.structs.replace(subgraph, tensors=tuple(tensors))
 
 
-def _merges_axes(operator: TfliteOperator) -> bool:
+def _may_merge_axes(operator: TfliteOperator) -> bool:
     """Return whether an operator may merge the axes of its operand."""
     return operator.kind in _RESHAPES or operator.kind == "FULLY_CONNECTED"
 
@@ -86,14 +86,14 @@ def _result_shape(
     if operator.kind in _BROADCAST:
         return tuple(np.broadcast_shapes(*shapes))
     if operator.kind in _RESHAPES:
-        return _reshape_shape(prod(shapes[0]), _target_shape(operator, tensors, result))
+        return _reshape_shape(prod(shapes[0]), _reshape_target_shape(operator, tensors, result))
     if operator.kind in _REDUCTIONS:
         return _reduction_shape(operator, tensors)
     rule = _RULES.get(operator.kind)
     return None if rule is None else rule(operator, tensors, result)
 
 
-def _target_shape(
+def _reshape_target_shape(
     operator: TfliteOperator, tensors: list[TfliteTensor], result: TfliteTensor
 ) -> Shape:
     """Return the shape that a reshape requests, with -1 for each open size."""
@@ -140,9 +140,9 @@ def _constant_values(operator: TfliteOperator, tensors: list[TfliteTensor]) -> n
 def _slice_values(operator: TfliteOperator, arrays: list[np.ndarray]) -> np.ndarray:
     """Return STRIDED_SLICE of a list, whose bounds may be open (BeginMask, EndMask)."""
     data, begin, end, step = arrays
-    first = None if operator.option("BeginMask") else int(begin[0])
-    last = None if operator.option("EndMask") else int(end[0])
-    if operator.option("ShrinkAxisMask"):
+    first = None if operator.option_value("BeginMask") else int(begin[0])
+    last = None if operator.option_value("EndMask") else int(end[0])
+    if operator.option_value("ShrinkAxisMask"):
         return np.asarray(data[int(begin[0])])
     return np.asarray(data[first : last : int(step[0])])
 
@@ -167,7 +167,7 @@ def _reduction_shape(operator: TfliteOperator, tensors: list[TfliteTensor]) -> S
     if axes is None:
         return None
     along = {axis % len(shape) for axis in axes}
-    if operator.option("KeepDims", False):
+    if operator.option_value("KeepDims", False):
         return tuple(1 if at in along else size for at, size in enumerate(shape))
     return tuple(size for at, size in enumerate(shape) if at not in along)
 
@@ -177,7 +177,7 @@ def _dense_shape(
 ) -> Shape | None:
     """Return the shape of FULLY_CONNECTED, which may keep the axes in front of the last."""
     shape, (units, inner) = (tensors[at].shape for at in operator.inputs[:2])
-    if operator.option("KeepNumDims", False):
+    if operator.option_value("KeepNumDims", False):
         return (*shape[:-1], units)
     return (prod(shape) // max(inner, 1), units)
 
@@ -195,8 +195,8 @@ def _product_shape(
 ) -> Shape | None:
     """Return the shape of BATCH_MATMUL."""
     first, second = (tensors[at].shape for at in operator.inputs[:2])
-    rows = first[-1] if operator.option("AdjX", False) else first[-2]
-    columns = second[-2] if operator.option("AdjY", False) else second[-1]
+    rows = first[-1] if operator.option_value("AdjX", False) else first[-2]
+    columns = second[-2] if operator.option_value("AdjY", False) else second[-1]
     return (*np.broadcast_shapes(first[:-2], second[:-2]), rows, columns)
 
 

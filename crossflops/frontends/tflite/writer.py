@@ -30,27 +30,30 @@ class TfliteNodeWriter:
 
     # The operator that is written.
 
-    def begin(self, index: int, operator: TfliteOperator) -> None:
+    def start_nodes_of_operator(self, index: int, operator: TfliteOperator) -> None:
         """Begin the nodes of an operator, whose first result says in which module they are."""
         self._operator, self._count, self._written = operator, 0, 0
         self._key = f"{self.prefix}{operator.kind.lower()}_{index}"
-        names = [self.tensor(at).name for at in operator.outputs if at >= 0]
+        names = [self.tensor_or_copied_constant(at).name for at in operator.outputs if at >= 0]
         path = names[0].partition(";")[0].replace(".", "_") if names else ""
         self._place = place_from_name(path)
 
     @property
-    def operator(self) -> TfliteOperator:
+    def current_operator(self) -> TfliteOperator:
         """The operator that is written."""
         assert self._operator is not None
         return self._operator
 
     def has_input(self, position: int) -> bool:
         """Return whether the operator has an input at this position."""
-        return position < len(self.operator.inputs) and self.operator.inputs[position] >= 0
+        return (
+            position < len(self.current_operator.inputs)
+            and self.current_operator.inputs[position] >= 0
+        )
 
-    def input(self, position: int, shape: Sequence[int] | None = None) -> TensorSpec:
+    def input_spec(self, position: int, shape: Sequence[int] | None = None) -> TensorSpec:
         """Return an input of the operator, with its axes in another order if a shape is given."""
-        return self.spec(self.operator.inputs[position], shape)
+        return self.value_of_tensor(self.current_operator.inputs[position], shape)
 
     def input_tensor(self, position: int) -> TfliteTensor:
         """Return the tensor of an input. Raises NormalizeError if it is left out."""
@@ -58,13 +61,13 @@ class TfliteNodeWriter:
             raise NormalizeError(
                 f"{self._key} lacks its input {position}", "the file is damaged: convert it again"
             )
-        return self.tensor(self.operator.inputs[position])
+        return self.tensor_or_copied_constant(self.current_operator.inputs[position])
 
     def output_tensor(self, position: int = 0) -> TfliteTensor:
         """Return the tensor of an output."""
-        return self.tensor(self.operator.outputs[position])
+        return self.tensor_or_copied_constant(self.current_operator.outputs[position])
 
-    def input_values(self, position: int) -> tuple[int, ...] | None:
+    def constant_input_values(self, position: int) -> tuple[int, ...] | None:
         """Return the whole numbers of a constant input, None if they are not known."""
         if not self.has_input(position):
             return None
@@ -72,15 +75,15 @@ class TfliteNodeWriter:
 
     # Values.
 
-    def tensor(self, index: int) -> TfliteTensor:
+    def tensor_or_copied_constant(self, index: int) -> TfliteTensor:
         """Return a tensor, or the constant that it is a copy of."""
         return self.subgraph.tensors[self._replaced.get(index, index)]
 
-    def replace(self, index: int, source: int) -> None:
+    def replace_by_constant(self, index: int, source: int) -> None:
         """Read a constant wherever a copy of it in another type is read."""
         self._replaced[index] = self._replaced.get(source, source)
 
-    def spec(self, index: int, shape: Sequence[int] | None = None) -> TensorSpec:
+    def value_of_tensor(self, index: int, shape: Sequence[int] | None = None) -> TensorSpec:
         """Return the value of a tensor, with its axes in another order if a shape is given."""
         index = self._replaced.get(index, index)
         tensor = self.subgraph.tensors[index]
@@ -102,7 +105,7 @@ class TfliteNodeWriter:
         self, shape: Sequence[int] | None = None, position: int = 0
     ) -> TensorSpec:
         """Return the value in which an operator computes a result, before it is quantized."""
-        result = self.spec(self.operator.outputs[position], shape)
+        result = self.value_of_tensor(self.current_operator.outputs[position], shape)
         if not self.is_quantized(position):
             return result
         return TensorSpec(f"{result.name}:real", "float32", result.shape, storage=result.dtype)
@@ -114,7 +117,7 @@ class TfliteNodeWriter:
 
     # Nodes.
 
-    def add(
+    def add_node(
         self,
         kind: str,
         inputs: Sequence[TensorSpec | None],
@@ -136,7 +139,11 @@ class TfliteNodeWriter:
                 outputs=tuple(outputs),
                 attrs=dict(attrs or {}),
                 path=self._place.path,
-                sparse=any(self.tensor(at).sparse for at in self.operator.inputs if at >= 0),
+                sparse=any(
+                    self.tensor_or_copied_constant(at).sparse
+                    for at in self.current_operator.inputs
+                    if at >= 0
+                ),
                 folded=in_kernel,
                 bodies=bodies,
                 trips=trips,
@@ -144,11 +151,11 @@ class TfliteNodeWriter:
         )
         self.places.append(self._place)
 
-    def quantize(self, position: int = 0) -> None:
+    def add_quantize_node(self, position: int = 0) -> None:
         """Add the node that writes a computed result in whole numbers, if it is stored so."""
         if self.is_quantized(position):
-            written = self.spec(self.operator.outputs[position])
-            self.add(
+            written = self.value_of_tensor(self.current_operator.outputs[position])
+            self.add_node(
                 "QuantizeLinear",
                 (self.result_before_quantization(None, position),),
                 (written,),

@@ -28,7 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.machines import refuse_machine
+from crossflops.hardware.devices.machines import reject_machine_name
 from crossflops.ir.device import Device
 from crossflops.plugins.elsewhere import find_config_table
 
@@ -57,7 +57,7 @@ def device_name_words(name: str) -> Words:
     return tuple(re.sub(r" ?/ ?", "/", _TAILS.sub("", plain)).casefold().split())
 
 
-def spellings(name: str, vendor: str) -> Iterator[Words]:
+def device_name_spellings(name: str, vendor: str) -> Iterator[Words]:
     """Yield the words of a device name in each accepted form: with and without vendor and
     brand.
     """
@@ -91,7 +91,7 @@ def device_labels(device: Device) -> tuple[str, ...]:
     return device.label, device.name, *device.aliases
 
 
-def contains(device: Device, text: str) -> bool:
+def matches_search_text(device: Device, text: str) -> bool:
     """Return True if the text is a part of a name of the device, or the beginning of a word of its
     vendor, kind or architecture.
     """
@@ -259,11 +259,11 @@ class AmbiguousDeviceError(UnknownNameError):
 
 def catalogue_devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
     """Return all known devices: those of the catalogue in its order, then the added ones."""
-    return (*_catalogue(), *additions)
+    return (*_read_catalogue(), *additions)
 
 
 @cache
-def families() -> dict[str, tuple[str, ...]]:
+def device_ids_by_shared_name() -> dict[str, tuple[str, ...]]:
     """Return for each name that several devices have the ids of these devices."""
     text = files("crossflops.hardware.devices").joinpath(_FAMILIES).read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
@@ -273,7 +273,9 @@ def search_devices(text: str, additions: tuple[Device, ...] = ()) -> tuple[Devic
     """Return every device of which the text is a part of a name, or begins a word of its vendor,
     kind or architecture.
     """
-    return tuple(device for device in catalogue_devices(additions) if contains(device, text))
+    return tuple(
+        device for device in catalogue_devices(additions) if matches_search_text(device, text)
+    )
 
 
 def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
@@ -314,13 +316,13 @@ def peak_from_clock(device: Device, precision: str) -> float | None:
     It finds a slip in the figures, not a common source that is wrong. Source of the formula:
     NVIDIA, A100 whitepaper, 108 SMs x 64 FMA x 2 x 1.41 GHz = 19.5 TFLOP/s in FP32.
     """
-    fma, clock = device.fma_per_clock.get(precision), clock_of(device, precision)
+    fma, clock = device.fma_per_clock.get(precision), peak_clock_hertz(device, precision)
     if clock is None or device.units is None or fma is None:
         return None
     return clock * device.units * fma * 2
 
 
-def clock_of(device: Device, precision: str) -> float | None:
+def peak_clock_hertz(device: Device, precision: str) -> float | None:
     """Return the clock in Hz on which the peak of a precision is based, or None if it is
     unknown.
     """
@@ -328,7 +330,7 @@ def clock_of(device: Device, precision: str) -> float | None:
     return clock or device.clock
 
 
-def deviation(device: Device, precision: str) -> float | None:
+def clock_peak_deviation(device: Device, precision: str) -> float | None:
     """Return (peak from the clock) / (published peak) - 1 for a precision, or None if the first is
     unknown.
     """
@@ -346,17 +348,17 @@ def bandwidth_from_memory_bus(device: Device) -> float | None:
 
 
 @cache
-def _catalogue() -> tuple[Device, ...]:
+def _read_catalogue() -> tuple[Device, ...]:
     """Return all devices of the JSON files of the catalogue; they are read once."""
     folder = files("crossflops.hardware.devices")
     catalogue: list[Device] = []
-    for name in _files():
+    for name in _catalogue_file_names():
         rows = msgspec.json.decode(folder.joinpath(name).read_bytes(), type=tuple[Device, ...])
         catalogue += map(single_device_of_package, rows)
     return tuple(catalogue)
 
 
-def _files() -> tuple[str, ...]:
+def _catalogue_file_names() -> tuple[str, ...]:
     """Return the names of the JSON files of the catalogue, in their order."""
     return tuple(
         f"{name}.json"
@@ -376,7 +378,7 @@ def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
     if len(bearers) > 1:
         raise AmbiguousDeviceError(name, bearers)
     if not bearers:
-        refuse_machine(
+        reject_machine_name(
             name, lambda part: _devices_with_name_or_size(device_name_words(part), additions)
         )
         raise UnknownNameError(
@@ -421,7 +423,7 @@ def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words 
         words
         for device in additions
         for name in device_labels(device)
-        for words in spellings(name, device.vendor)
+        for words in device_name_spellings(name, device.vendor)
     ]
     text = "".join(spelled)
     return next(
@@ -455,7 +457,10 @@ def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple
     return tuple(
         device
         for device in additions
-        if any(spelled in spellings(label, device.vendor) for label in device_labels(device))
+        if any(
+            spelled in device_name_spellings(label, device.vendor)
+            for label in device_labels(device)
+        )
     )
 
 
@@ -472,7 +477,9 @@ def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
     """Return the devices that have a name in common, by each spelling of this name."""
     return _devices_by_spelling(
         {
-            device.label: tuple(name for name, ids in families().items() if device.label in ids)
+            device.label: tuple(
+                name for name, ids in device_ids_by_shared_name().items() if device.label in ids
+            )
             for device in catalogue_devices()
         }
     )
@@ -485,7 +492,9 @@ def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tu
     owners: dict[Words, tuple[Device, ...]] = {}
     for device in catalogue_devices():
         spelt = {
-            spelling for name in names[device.label] for spelling in spellings(name, device.vendor)
+            spelling
+            for name in names[device.label]
+            for spelling in device_name_spellings(name, device.vendor)
         }
         for spelling in spelt:
             owners[spelling] = (*owners.get(spelling, ()), device)
@@ -520,7 +529,7 @@ _OURS = ("variant", "also")
 RESERVED = "measured"  # the device that stands for what was measured here
 
 
-def additions(file: str | Path | None = None, folder: Path | None = None) -> tuple[Device, ...]:
+def user_devices(file: str | Path | None = None, folder: Path | None = None) -> tuple[Device, ...]:
     """Return the devices that the user added: in the nearest configuration file, then in `file`.
 
     Raises InputError for a file that cannot be understood, and for names that are taken.
@@ -529,8 +538,8 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
     index, table = find_config_table(_TABLE, folder)
     for source, tables in ((index, table), *_read_device_file(file)):
         for key, row in tables.items():
-            device = _device(key, row, str(source))
-            _refuse_taken(device, tuple(added), str(source))
+            device = _device_from_table(key, row, str(source))
+            _reject_taken_names(device, tuple(added), str(source))
             added.append(device)
     return tuple(added)
 
@@ -557,7 +566,7 @@ def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, 
     return ((str(file), tables),)
 
 
-def _device(key: str, row: Any, source: str) -> Device:
+def _device_from_table(key: str, row: Any, source: str) -> Device:
     """Build a device from its TOML table; raise an error for a wrong key or value."""
     if not isinstance(row, dict):
         raise InputError(f"{key} in {source} must be a table", _EXAMPLE)
@@ -571,11 +580,11 @@ def _device(key: str, row: Any, source: str) -> Device:
         device = msgspec.convert(plain, Device)
     except msgspec.ValidationError as error:
         raise InputError(f"{key} in {source}: {error}", _EXAMPLE) from error
-    _refuse_small(device, source)
+    _reject_small_peaks(device, source)
     return single_device_of_package(device)
 
 
-def _refuse_small(device: Device, source: str) -> None:
+def _reject_small_peaks(device: Device, source: str) -> None:
     """Raise InputError if a device of the user has no peaks, or a peak or bandwidth below 1e6 or
     infinite.
     """
@@ -590,7 +599,7 @@ def _refuse_small(device: Device, source: str) -> None:
             )
 
 
-def _refuse_taken(device: Device, before: tuple[Device, ...], source: str) -> None:
+def _reject_taken_names(device: Device, before: tuple[Device, ...], source: str) -> None:
     """Raise InputError if a name of the device is already a name of a known device or of one in
     `before`.
     """

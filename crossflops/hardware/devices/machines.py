@@ -38,7 +38,7 @@ class NamedMachine(NamedTuple):
     devices: tuple[str, ...]
 
 
-def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None:
+def reject_machine_name(name: str, find: Callable[[str], tuple[Device, ...]]) -> None:
     """Raise UnknownNameError if the name means a machine of several devices, such as "8xH100"; the
     error names the device and their number.
 
@@ -46,7 +46,9 @@ def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None
         name: as it was given.
         find: gives the devices of a name, none where it is unknown.
     """
-    machine = _machine_by_name(name) or _machine_from_count(name, find) or _slice_of_tpus(name)
+    machine = (
+        _machine_by_name(name) or _machine_from_count(name, find) or _machine_from_tpu_slice(name)
+    )
     if machine is None:
         return
     bearers = [device for label in machine.devices for device in find(label)]
@@ -65,7 +67,7 @@ def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None
 
 
 @cache
-def _machines() -> dict[str, NamedMachine]:
+def _read_machines() -> dict[str, NamedMachine]:
     """Return the machines of the catalogue (clouds and vendors) by name."""
     text = files("crossflops.hardware.devices").joinpath(_FILE).read_bytes()
     by_source = msgspec.json.decode(text, type=dict[str, dict[str, tuple[int, str]]])
@@ -85,7 +87,7 @@ def _machine_by_name(name: str) -> NamedMachine | None:
     """Return the machine with this name, or the common chips and devices of all machines whose
     names begin with it; None if there are none or their chip counts differ.
     """
-    known, plain = _machines(), _plain_machine_name(name)
+    known, plain = _read_machines(), _plain_machine_name(name)
     for requested in (plain, f"standard {plain}"):
         if requested in known:
             return known[requested]
@@ -117,7 +119,7 @@ def _machine_from_count(
     return None
 
 
-def _slice_of_tpus(name: str) -> NamedMachine | None:
+def _machine_from_tpu_slice(name: str) -> NamedMachine | None:
     """Return the machine that the name of a TPU slice means, such as "v4-8", or None for another
     name.
     """

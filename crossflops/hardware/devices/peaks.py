@@ -13,10 +13,10 @@ from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import (
     MATRIX,
     AmbiguousDeviceError,
-    clock_of,
+    clock_peak_deviation,
     dense_peak_rate,
-    deviation,
     find_device,
+    peak_clock_hertz,
     peak_from_clock,
 )
 from crossflops.hardware.rates.question import PeakSelection
@@ -27,7 +27,7 @@ SPARSE = "_sparse"  # the end of a precision whose weights are pruned
 _OTHERS = "default"
 
 
-def sparse(device: Device, precision: str) -> float | None:
+def find_sparse_peak(device: Device, precision: str) -> float | None:
     """Return the peak in FLOP/s with structured sparsity; None if the device has none.
 
     It is reached only where the weights are pruned so and a sparse kernel ran.
@@ -41,7 +41,7 @@ def sparse_peak(device: Device, precision: str) -> float:
     """Return the peak in FLOP/s with structured sparsity. Raises UnknownNameError if there is
     none.
     """
-    top = sparse(device, precision)
+    top = find_sparse_peak(device, precision)
     if top is None:
         dense_peak_rate(device, precision)
         raise UnknownNameError(
@@ -51,7 +51,7 @@ def sparse_peak(device: Device, precision: str) -> float:
     return top
 
 
-def attainable(device: Device, precision: str) -> float:
+def attainable_peak(device: Device, precision: str) -> float:
     """Return the peak of a precision in FLOP/s: dense ("bf16"), sparse ("bf16_sparse") or emulated
     by products of BF16 ("bf16x3").
 
@@ -76,9 +76,9 @@ def peak_rows(device: Device) -> tuple[PeakRow, ...]:
             peak=value,
             package_peak=value * count,
             derived=peak_from_clock(device, precision),
-            deviation=deviation(device, precision),
-            sparse=sparse(device, precision),
-            clock=clock_of(device, precision),
+            deviation=clock_peak_deviation(device, precision),
+            sparse=find_sparse_peak(device, precision),
+            clock=peak_clock_hertz(device, precision),
             fma_per_clock=device.fma_per_clock.get(precision),
             ridge=value / device.bandwidth if device.bandwidth else None,
         )
@@ -101,14 +101,14 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
     given: dict[str, float] = {}
     bandwidth: float | None = None
 
-    def top(self, precision: str) -> float:
+    def peak_of_precision(self, precision: str) -> float:
         """Return the peak of a precision in FLOP/s: the given one, else that of the device. Raises
         UnknownNameError if there is none.
         """
         if precision in self.given:
             return self.given[precision]
         if self.device is not None:
-            return attainable(self.device, precision)
+            return attainable_peak(self.device, precision)
         if ANY in self.given:
             return self.given[ANY]
         raise UnknownNameError(
@@ -130,12 +130,12 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
     @property
-    def unknown(self) -> bool:
+    def has_unknown_device(self) -> bool:
         """True if a device was named that is not known."""
         return self.trouble is not None and self.against == (None,)
 
 
-def denominators(
+def peak_denominators(
     requested: PeakSelection, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
     """Return the peaks by which a rate is divided: of the devices that the options name, or as
@@ -203,7 +203,7 @@ def _require_peaks(peaks: Peaks, precisions: tuple[str, ...]) -> None:
     """
     if peaks.device is not None or peaks.given:
         for precision in precisions:
-            peaks.top(precision)
+            peaks.peak_of_precision(precision)
 
 
 def parse_peak_tflops(text: str) -> tuple[str, float]:
@@ -232,7 +232,7 @@ def peaks_at_least(device: Device, precision: str, rate: float) -> dict[str, flo
         for name, top in device.peaks.items()
         if name != precision and top >= rate and name[:3] != "int"
     }
-    pruned = sparse(device, precision)
+    pruned = find_sparse_peak(device, precision)
     if pruned is not None and pruned >= rate:
         tops[f"{precision} with structured sparsity"] = pruned
     return tops

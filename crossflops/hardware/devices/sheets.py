@@ -1,8 +1,13 @@
 """Reports on devices: the sheet of one device, and lists of several."""
 
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.hardware.devices.catalogue import families, find_device
-from crossflops.hardware.devices.peaks import EMULATIONS, attainable, parse_peak_tflops, peak_rows
+from crossflops.hardware.devices.catalogue import device_ids_by_shared_name, find_device
+from crossflops.hardware.devices.peaks import (
+    EMULATIONS,
+    attainable_peak,
+    parse_peak_tflops,
+    peak_rows,
+)
 from crossflops.ir.device import Derivation, Device, DeviceList, DeviceShare, DeviceSheet, Factor
 from crossflops.report.report import SCHEMA
 
@@ -10,12 +15,14 @@ _BITS = 8  # of a byte
 _COMMON = ("bf16", "fp16", "tf32", "int8", "fp32")  # by which devices are compared unless asked
 
 
-def sheet(device: Device) -> DeviceSheet:
+def device_sheet(device: Device) -> DeviceSheet:
     """Return the data sheet of a device: its peaks, those derived from its clock, and the names
     that it shares.
     """
-    emulated = {name: attainable(device, name) for name in EMULATIONS if "bf16" in device.peaks}
-    several = {name: ids for name, ids in families().items() if len(ids) > 1}
+    emulated = {
+        name: attainable_peak(device, name) for name in EMULATIONS if "bf16" in device.peaks
+    }
+    several = {name: ids for name, ids in device_ids_by_shared_name().items() if len(ids) > 1}
     return DeviceSheet(
         schema=SCHEMA,
         device=device,
@@ -32,8 +39,8 @@ def _devices_of_same_name(device: Device) -> tuple[DeviceShare, ...]:
     """
     others = tuple(find_device(label) for label in device.also)
     chosen = _common_precision((device, *others))
-    reference = _attainable_peak(device, chosen)
-    rates = ((other, _attainable_peak(other, chosen)) for other in others)
+    reference = _peak_or_none(device, chosen)
+    rates = ((other, _peak_or_none(other, chosen)) for other in others)
     return tuple(
         DeviceShare(
             device=other, peak=rate, ratio=rate / reference if rate and reference else None
@@ -49,7 +56,7 @@ def build_device_list(devices: tuple[Device, ...], about: str, precision: str = 
     Raises UnknownNameError for a precision that none of them has.
     """
     chosen = precision or _common_precision(devices)
-    rates = tuple(_attainable_peak(device, chosen) for device in devices)
+    rates = tuple(_peak_or_none(device, chosen) for device in devices)
     if precision and not any(rates):
         every = dict.fromkeys(name for device in devices for name in device.peaks)
         raise UnknownNameError(
@@ -76,12 +83,12 @@ def _common_precision(devices: tuple[Device, ...]) -> str:
     return next(by_all, None) or next(by_some, "fp32")
 
 
-def _attainable_peak(device: Device, precision: str) -> float | None:
+def _peak_or_none(device: Device, precision: str) -> float | None:
     """Return the peak of a precision in FLOP/s, sparse or emulated ones included; None if there is
     none.
     """
     try:
-        return attainable(device, precision)
+        return attainable_peak(device, precision)
     except UnknownNameError:
         return None
 
@@ -97,7 +104,7 @@ def derive_peak(clock: float, units: float, fma_per_clock: float) -> Derivation:
         Factor("FMA per clock and unit", fma_per_clock),
         Factor("FLOPs per FMA", 2),
     )
-    return _derivation("peak", factors, clock * units * fma_per_clock * 2, "FLOP/s")
+    return _build_derivation("peak", factors, clock * units * fma_per_clock * 2, "FLOP/s")
 
 
 def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float) -> Derivation:
@@ -113,10 +120,14 @@ def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float
         Factor("bytes of the bus", bus / _BITS),
         Factor("channels", channels),
     )
-    return _derivation("bandwidth", factors, clock * transfers * (bus / _BITS) * channels, "B/s")
+    return _build_derivation(
+        "bandwidth", factors, clock * transfers * (bus / _BITS) * channels, "B/s"
+    )
 
 
-def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
+def _build_derivation(
+    name: str, factors: tuple[Factor, ...], rate: float, unit: str
+) -> Derivation:
     """Build the derivation of a figure: its `name`, its factors and its value `rate` in `unit`;
     raise InputError if a factor is not positive.
     """

@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from crossflops.hardware.devices.peaks import Peaks
-from crossflops.hardware.step_traffic import BITS, PRECISIONS, storage
+from crossflops.hardware.step_traffic import BITS, PRECISIONS, storage_precision
 from crossflops.ir.workload import GenerationPhase, Workload
 from crossflops.report.efficiency import PhaseEfficiency
 
@@ -62,24 +62,26 @@ class _DeviceWork(msgspec.Struct, frozen=True, kw_only=True):
         return least + self.activations if byte_model == "unfused" else least
 
 
-def format_share(stored_type: str, precision: str) -> Fraction:
+def bytes_relative_to_stored_type(stored_type: str, precision: str) -> Fraction:
     """Return the bytes of a value in a precision, as a share of those in its stored type.
 
     Integers, and floats of 8 bits or fewer, stay as they are stored, and so do values of several
     types ("").
 
-    >>> format_share("float32", "bf16"), format_share("bfloat16", "fp8")
-    (Fraction(1, 2), Fraction(1, 2))
+    >>> bytes_relative_to_stored_type("float32", "bf16")
+    Fraction(1, 2)
+    >>> bytes_relative_to_stored_type("bfloat16", "fp8")
+    Fraction(1, 2)
     """
-    if stored_type not in _FLOATS or storage(precision) not in BITS:
+    if stored_type not in _FLOATS or storage_precision(precision) not in BITS:
         return Fraction(1)
-    return Fraction(BITS[storage(precision)], BITS[PRECISIONS[stored_type]])
+    return Fraction(BITS[storage_precision(precision)], BITS[PRECISIONS[stored_type]])
 
 
-def cache_share(heads: int, devices: int) -> Fraction:
+def cache_share_per_device(heads: int, devices: int) -> Fraction:
     """Return the share of the cache that one device keeps. With unknown `heads` it keeps all.
 
-    >>> [str(cache_share(8, devices)) for devices in (1, 4, 6, 16)]
+    >>> [str(cache_share_per_device(8, devices)) for devices in (1, 4, 6, 16)]
     ['1', '1/4', '1/4', '1/8']
     """
     return Fraction(-(-heads // devices), heads) if heads else Fraction(1)
@@ -108,7 +110,7 @@ def phase_seconds(
     return seconds
 
 
-def rate_phases(
+def phase_efficiencies(
     workload: Workload, run: GenerationRun, against: Peaks | None
 ) -> tuple[PhaseEfficiency, ...]:
     """Return the prefill, the decoding if there is some, and the request, on one device each."""
@@ -116,8 +118,8 @@ def rate_phases(
     works: dict[PhaseName, _DeviceWork] = {"prefill": prefill}
     if workload.decode is not None:
         works["decode"] = _phase_work(workload, workload.decode, run)
-    rows = [_rate_work(phase, work, run, against) for phase, work in works.items()]
-    request = _rate_work("request", _request_work(workload, works), run, against)
+    rows = [_work_efficiency(phase, work, run, against) for phase, work in works.items()]
+    request = _work_efficiency("request", _request_work(workload, works), run, against)
     return *rows, _with_sequential_bound(request, rows)
 
 
@@ -127,9 +129,9 @@ def _phase_work(workload: Workload, phase: GenerationPhase, run: GenerationRun) 
     weights = phase.passes * phase.weight_bytes
     caches = amounts.cache_read + amounts.cache_written
     activations = amounts.bytes_read + amounts.bytes_written - weights - caches
-    floats = format_share(workload.weight_dtype, run.precision)
-    kept = format_share(workload.cache_dtype, run.cache)
-    kept *= cache_share(workload.cache_heads, run.devices)
+    floats = bytes_relative_to_stored_type(workload.weight_dtype, run.precision)
+    kept = bytes_relative_to_stored_type(workload.cache_dtype, run.cache)
+    kept *= cache_share_per_device(workload.cache_heads, run.devices)
     return _DeviceWork(
         tokens=phase.tokens,
         passes=phase.passes,
@@ -145,28 +147,28 @@ def _phase_work(workload: Workload, phase: GenerationPhase, run: GenerationRun) 
 def _request_work(workload: Workload, works: Mapping[PhaseName, _DeviceWork]) -> _DeviceWork:
     """Return the work of both phases together."""
 
-    def total(name: str) -> Fraction:
+    def sum_of_phases(name: str) -> Fraction:
         return sum((getattr(work, name) for work in works.values()), Fraction(0))
 
     return _DeviceWork(
         tokens=workload.batch * workload.generate,
-        passes=int(total("passes")),
+        passes=int(sum_of_phases("passes")),
         macs=workload.macs,
-        flops=total("flops"),
-        weights=total("weights"),
-        cache_read=total("cache_read"),
-        cache_written=total("cache_written"),
-        activations=total("activations"),
+        flops=sum_of_phases("flops"),
+        weights=sum_of_phases("weights"),
+        cache_read=sum_of_phases("cache_read"),
+        cache_written=sum_of_phases("cache_written"),
+        activations=sum_of_phases("activations"),
     )
 
 
-def _rate_work(
+def _work_efficiency(
     phase: PhaseName, work: _DeviceWork, run: GenerationRun, against: Peaks | None
 ) -> PhaseEfficiency:
     """Return the work of a phase against the peak and the bandwidth of a device."""
     byte_count, seconds = work.byte_total(run.byte_model), run.seconds.get(phase)
     has_peak = against is not None and bool(against.given or against.device)
-    peak = against.top(run.precision) if against is not None and has_peak else None
+    peak = against.peak_of_precision(run.precision) if against is not None and has_peak else None
     bandwidth = against.bandwidth if against else None
     bound, least = _roofline_bound(work.flops, byte_count, peak, bandwidth)
     rate = None if seconds is None else float(work.flops) / seconds
@@ -181,13 +183,13 @@ def _rate_work(
         passes=work.passes,
         macs=work.macs,
         flops=2 * work.macs,
-        device_flops=_plain(work.flops),
-        device_weight_bytes=_plain(work.weights),
-        device_cache_read=_plain(work.cache_read),
-        device_cache_written=_plain(work.cache_written),
-        device_activation_bytes=_plain(work.activations),
+        device_flops=_integer_or_float(work.flops),
+        device_weight_bytes=_integer_or_float(work.weights),
+        device_cache_read=_integer_or_float(work.cache_read),
+        device_cache_written=_integer_or_float(work.cache_written),
+        device_activation_bytes=_integer_or_float(work.activations),
         byte_model=run.byte_model,
-        device_bytes=_plain(byte_count),
+        device_bytes=_integer_or_float(byte_count),
         intensity=float(work.flops / byte_count) if byte_count else None,
         ridge=peak / bandwidth if peak and bandwidth else None,
         bound=bound,
@@ -230,6 +232,6 @@ def _with_sequential_bound(
     )
 
 
-def _plain(value: Fraction) -> int | float:
+def _integer_or_float(value: Fraction) -> int | float:
     """Return an integer where the fraction is one."""
     return value.numerator if value.denominator == 1 else float(value)

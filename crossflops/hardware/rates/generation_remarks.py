@@ -3,7 +3,11 @@
 from collections.abc import Iterator
 
 from crossflops.hardware.devices.peaks import Peaks
-from crossflops.hardware.rates.generation import GenerationRun, cache_share, format_share
+from crossflops.hardware.rates.generation import (
+    GenerationRun,
+    bytes_relative_to_stored_type,
+    cache_share_per_device,
+)
 from crossflops.hardware.rates.remarks import IMPOSSIBLE_REASONS, peak_notes
 from crossflops.ir.workload import Workload
 from crossflops.report.efficiency import PhaseEfficiency
@@ -21,13 +25,13 @@ def generation_assumptions(
 ) -> tuple[str, ...]:
     """Return notes on the work, the bytes, the devices and the peak."""
     return (
-        *_work_notes(workload, run),
-        *_division_notes(workload, run),
+        *_flops_and_bytes_notes(workload, run),
+        *_tensor_parallel_notes(workload, run),
         *peak_notes(against, (run.precision,)),
     )
 
 
-def _work_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
+def _flops_and_bytes_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
     """Yield notes on FLOPs and bytes."""
     yield (
         "work is 2 FLOPs per MAC of the native count, which includes the full square of "
@@ -36,11 +40,11 @@ def _work_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
     yield _BYTES[run.byte_model]
     if not workload.weight_dtype:
         yield "the weights have several types; their stored bytes are used"
-    elif format_share(workload.weight_dtype, run.precision) != 1:
+    elif bytes_relative_to_stored_type(workload.weight_dtype, run.precision) != 1:
         yield f"the weights are {workload.weight_dtype} in the config, and {run.precision} here"
     elif run.precision:
         yield f"the weights are {workload.weight_dtype}"
-    if format_share(workload.cache_dtype, run.cache) != 1:
+    if bytes_relative_to_stored_type(workload.cache_dtype, run.cache) != 1:
         yield (
             f"the cache is {workload.cache_dtype} in the count, and {run.cache} here, without "
             "the scales of a quantized one"
@@ -54,11 +58,11 @@ def _work_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
         yield workload.experts
 
 
-def _division_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
+def _tensor_parallel_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
     """Yield notes on the devices that share the model."""
     if run.devices == 1:
         return
-    share = cache_share(workload.cache_heads, run.devices)
+    share = cache_share_per_device(workload.cache_heads, run.devices)
     heads = workload.cache_heads
     kept = (
         f"and {share} of the cache, because its {heads} heads of keys and values are not split"
@@ -84,7 +88,7 @@ def generation_warnings(
             sentences += [f"{row.phase}: {100 * share:.1f} % of the {name} is impossible",
                           IMPOSSIBLE_REASONS]  # fmt: skip
     memory = max(against.device.memory, default=0) if against and against.device else 0
-    needed_bytes = memory_bytes(row, workload)
+    needed_bytes = device_memory_need(row, workload)
     if memory and needed_bytes > memory:
         sentences.append(
             f"weights and cache take {short_amount(needed_bytes, 'B')} of a device with "
@@ -94,9 +98,13 @@ def generation_warnings(
     return tuple(sentences)
 
 
-def memory_bytes(row: PhaseEfficiency, workload: Workload) -> float:
+def device_memory_need(row: PhaseEfficiency, workload: Workload) -> float:
     """Return the bytes of all weights, and of the cache at the end, that a device keeps."""
-    weights = workload.model_bytes * format_share(workload.weight_dtype, row.precision)
-    cache = workload.cache_bytes * format_share(workload.cache_dtype, row.cache_dtype)
-    share = cache_share(workload.cache_heads, row.devices)
+    weights = workload.model_bytes * bytes_relative_to_stored_type(
+        workload.weight_dtype, row.precision
+    )
+    cache = workload.cache_bytes * bytes_relative_to_stored_type(
+        workload.cache_dtype, row.cache_dtype
+    )
+    share = cache_share_per_device(workload.cache_heads, row.devices)
     return float(weights / row.devices + cache * share)

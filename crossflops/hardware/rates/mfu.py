@@ -19,6 +19,7 @@ Beside that share an answer has other parts: attention, world, step, bytes.
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -35,7 +36,7 @@ from crossflops.hardware.rates.question import (
     Speed,
     TrainingOptions,
 )
-from crossflops.hardware.rates.terms import Piece, WorkTerm, repeats, terms
+from crossflops.hardware.rates.terms import Piece, WorkTerm, recomputation_terms, work_terms
 from crossflops.report.efficiency import (
     Attention,
     Efficiency,
@@ -72,7 +73,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     pp: int
 
     @property
-    def split(self) -> int:
+    def devices_per_replica(self) -> int:
         """The number of devices that together hold one replica of the model (tensor x pipeline
         parallel).
         """
@@ -111,14 +112,14 @@ def device_layout(parallel: Parallel) -> Layout:
     return Layout(devices=devices, dp=dp, tp=parallel.tp, pp=parallel.pp)
 
 
-def bubble(pipeline: int, micro_batches: int) -> float:
+def pipeline_idle_share(pipeline: int, micro_batches: int) -> float:
     """Return the share of a step in which a pipeline stage is idle: (p - 1) / (m + p - 1) for p
     stages and m micro-batches.
     """
     return (pipeline - 1) / (micro_batches + pipeline - 1)
 
 
-def pace(
+def speed_of_all_devices(
     speed: Speed,
     training: TrainingOptions,
     world: Layout,
@@ -137,7 +138,7 @@ def pace(
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in provided)
         raise InputError(f"{flags} cannot be combined", "give only one of them")
     if not provided:
-        _refuse_parts(speed)
+        _reject_pass_times(speed)
         return None
     batch, units = (
         speed.batch or 1,
@@ -146,7 +147,7 @@ def pace(
     micro = training.accumulate if training.train else 1
     examples = batch * units * world.dp * micro
     if provided[0] in RATES:
-        _refuse_parts(speed)
+        _reject_pass_times(speed)
         per_second = _units_per_second(speed, units, tokens, by_token) * (
             world.devices if speed.per_device else 1
         )
@@ -196,7 +197,7 @@ def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bo
     return speed.tokens_per_second / tokens
 
 
-def _refuse_parts(speed: Speed) -> None:
+def _reject_pass_times(speed: Speed) -> None:
     """Raise InputError if --bwd-ms or --step-ms is given; called where there is no --fwd-ms."""
     if speed.bwd_ms is not None or speed.step_ms is not None:
         raise InputError("--bwd-ms and --step-ms require --fwd-ms", "add --fwd-ms")
@@ -207,7 +208,7 @@ def _pass_part_seconds(speed: Speed, training: TrainingOptions) -> tuple[tuple[s
     "step" for the optimizer.
     """
     if speed.latency_ms is not None:
-        _refuse_parts(speed)
+        _reject_pass_times(speed)
         return (("pass", speed.latency_ms / 1e3),)
     assert speed.fwd_ms is not None
     if not training.train:
@@ -289,7 +290,7 @@ def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealT
     executed = sum((term.hardware_flops for term in parts), Fraction(0))
     if against is None or not (against.given or against.device):
         return IdealTime(work=total, executed=executed, ideal=None, executed_ideal=None, peak=None)
-    tops = [Fraction(against.top(term.precision)) for term in parts]
+    tops = [Fraction(against.peak_of_precision(term.precision)) for term in parts]
     pairs = tuple(zip(parts, tops, strict=True))
     ideal = sum((term.flops / top for term, top in pairs), Fraction(0))
     spent = sum((term.hardware_flops / top for term, top in pairs), Fraction(0))
@@ -314,7 +315,7 @@ def _precision_shares(
         PrecisionShare(
             precision=name,
             flops=round(value),
-            peak=against.top(name) if known and against else None,
+            peak=against.peak_of_precision(name) if known and against else None,
         )
         for name, value in flops.items()
     )
@@ -385,7 +386,7 @@ def attention_efficiency(
     macs, ratios = {}, {}
     for kind in ("full", "half"):
         causality = replace(question.causality, causal=kind)
-        parts = terms(pieces, question.training, causality, question.precisions)
+        parts = work_terms(pieces, question.training, causality, question.precisions)
         macs[kind] = round(sum((term.macs for term in parts if term.attention), Fraction(0)))
         ideal, speed = total_ideal_time(parts, against).ideal, row.examples_per_second
         ratios[kind] = None if ideal is None or speed is None else ideal * speed
@@ -404,7 +405,9 @@ def recompute_by_reason(
     """Return for each reason the FLOPs that are recomputed, and their share of the peak; UNSET if
     there are none.
     """
-    groups = repeats(pieces, question.training, question.causality, question.precisions)
+    groups = recomputation_terms(
+        pieces, question.training, question.causality, question.precisions
+    )
     speed = row.examples_per_second
     parts = []
     for reason, work in groups.items():
@@ -415,7 +418,7 @@ def recompute_by_reason(
     return tuple(parts) or UNSET
 
 
-def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
+def all_devices_figures(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
     """Return the layout, the FLOP/s and examples/s of all devices together, and the pipeline
     bubble; UNSET for one device.
     """
@@ -430,7 +433,7 @@ def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
         pipeline_parallel=lay.pp,
         rate=None if row.rate is None else row.rate * lay.devices,
         examples_per_second=None if per is None else per * lay.devices,
-        bubble=bubble(lay.pp, micro) if lay.pp > 1 else UNSET,
+        bubble=pipeline_idle_share(lay.pp, micro) if lay.pp > 1 else UNSET,
     )
 
 
@@ -447,7 +450,7 @@ def training_step_phases(
     if pace is None or not run.question.training.train or len(pace.parts) < 2:
         return UNSET
     times = dict(pace.parts)
-    examples = Fraction(pace.batch * run.units, run.world.split)
+    examples = Fraction(pace.batch * run.units, run.world.devices_per_replica)
     forward = [replace(term, passes=Fraction(1), executed=Fraction(1)) for term in parts]
     backward = [replace(term, passes=term.passes - 1, executed=term.passes - 1) for term in parts]
     both = times["forward"] + times["backward"]
@@ -497,9 +500,9 @@ def pass_memory_traffic(
     if transfer is None or run.question.training.train:
         return UNSET
     batch = run.question.speed.batch or 1
-    total = (transfer.weights + transfer.per_example * batch) // run.world.split
+    total = (transfer.weights + transfer.per_example * batch) // run.world.devices_per_replica
     of_unit = total_ideal_time(split, against)
-    flops = of_unit.work * Fraction(batch * run.units, run.world.split)
+    flops = of_unit.work * Fraction(batch * run.units, run.world.devices_per_replica)
     bandwidth = against.bandwidth if against else None
     seconds = None
     if pace is not None:
@@ -508,7 +511,7 @@ def pass_memory_traffic(
     transferred = MovedBytes(
         model=transfer.model,
         bytes=total,
-        weight_bytes=transfer.weights // run.world.split,
+        weight_bytes=transfer.weights // run.world.devices_per_replica,
         flops=round(flops),
         bandwidth=bandwidth,
         seconds=seconds,
@@ -574,8 +577,15 @@ def other_peak_ratios(
 LEAST, ADAM = 12, 28
 
 
-def update_seconds(params: int, bandwidth: float) -> tuple[float, float]:
+class UpdateSeconds(NamedTuple):
+    """The least seconds of an update of the parameters: by any optimizer, and by Adam."""
+
+    any_optimizer: float
+    adam: float
+
+
+def optimizer_update_seconds(params: int, bandwidth: float) -> UpdateSeconds:
     """Return the least seconds that an update of the parameters takes at a bandwidth (bytes/s): by
     any optimizer, and by Adam.
     """
-    return params * LEAST / bandwidth, params * ADAM / bandwidth
+    return UpdateSeconds(params * LEAST / bandwidth, params * ADAM / bandwidth)

@@ -57,17 +57,17 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
     attention: tuple[int, int, int] | None = None
 
     @property
-    def split(self) -> tuple[Piece, ...]:
+    def work_pieces(self) -> tuple[Piece, ...]:
         """The pieces of work that add up to the MACs; one piece with all of them if nothing else
         is known.
         """
         return self.pieces or single_piece(self.macs)
 
 
-def quantity(text: str) -> int:
+def parse_count(text: str) -> int:
     """Parse a count such as "4.112G" or "1e9" into an integer.
 
-    >>> quantity("4.112G"), quantity("57"), quantity("1.5e12")
+    >>> parse_count("4.112G"), parse_count("57"), parse_count("1.5e12")
     (4112000000, 57, 1500000000000)
 
     Raises InputError for anything else, and for a number that is not whole.
@@ -91,7 +91,7 @@ def external_numerator(macs: int) -> Numerator:
     return Numerator(label=GIVEN, macs=macs)
 
 
-def native(report: Report) -> Numerator:
+def native_numerator(report: Report) -> Numerator:
     """Return a Numerator with the natively counted MACs of a report."""
     return Numerator(label=NATIVE, macs=report.macs, origin="native")
 
@@ -166,7 +166,7 @@ def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
                 per_mac=unit,
             )
         )
-    return (msgspec.structs.replace(native(report), left_out=tuple(left)), *numerators)
+    return (msgspec.structs.replace(native_numerator(report), left_out=tuple(left)), *numerators)
 
 
 # The bytes that a pass has to move at least, between a device's memory and its units.
@@ -234,7 +234,7 @@ def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
     Raises InputError for sizes that are not enough.
     """
     assert language.params is not None
-    params = quantity(language.params)
+    params = parse_count(language.params)
     width = _layers_and_width(language)
     parts = [Piece(macs=Fraction(params), names=("weights",), passes=FLAT)]
     if width is None:
@@ -264,7 +264,7 @@ def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
     )
 
 
-def transfer(language: Language) -> Transfer | None:
+def decoding_transfer(language: Language) -> Transfer | None:
     """Return the estimated bytes of decoding one token after a context: those of weights, and
     those of each example; None without a context.
     """
@@ -282,7 +282,7 @@ def transfer(language: Language) -> Transfer | None:
         raise InputError("--kv-heads requires the dimension of a head", "add --head-dim Q")
     kept = across if language.kv_heads is None or depth is None else language.kv_heads * depth
     of_example = 2 * layers * kept * language.context * language.cache_bytes
-    weights = quantity(language.params) * language.param_bytes
+    weights = parse_count(language.params) * language.param_bytes
     model = "weights once, and the key and value cache once, for each new token"
     return Transfer(model=model, weights=round(weights), per_example=round(of_example))
 

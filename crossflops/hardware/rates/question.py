@@ -22,10 +22,10 @@ POWERS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 _RATE = re.compile(r"(\d*\.?\d*(?:[eE][+-]?\d+)?)\s?([kKMGTP]?)")
 
 
-def rate_of(text: str) -> float:
+def parse_rate(text: str) -> float:
     """Parse a rate such as "2.6M" into a float.
 
-    >>> rate_of("2.6M"), rate_of("238.3k"), rate_of("1e3")
+    >>> parse_rate("2.6M"), parse_rate("238.3k"), parse_rate("1e3")
     (2600000.0, 238300.0, 1000.0)
 
     Raises ValueError for anything else.
@@ -265,7 +265,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**groups)
 
     @property
-    def flat(self) -> dict[str, Any]:
+    def option_values(self) -> dict[str, Any]:
         """The values of all options by name."""
         groups = msgspec.structs.asdict(self).values()
         return {
@@ -310,7 +310,7 @@ def _parse_speed_rate(name: str, text: str) -> float:
     rate.
     """
     try:
-        return rate_of(text)
+        return parse_rate(text)
     except ValueError:
         flag = f"--{name.replace('_', '-')}"
         raise InputError(

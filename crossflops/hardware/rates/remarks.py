@@ -3,13 +3,23 @@
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import isfinite
+from typing import NamedTuple
 
-from crossflops.hardware.devices.catalogue import clock_of, deviation, find_device, peak_from_clock
+from crossflops.hardware.devices.catalogue import (
+    clock_peak_deviation,
+    find_device,
+    peak_clock_hertz,
+    peak_from_clock,
+)
 from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, peaks_at_least
-from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, update_seconds
+from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, optimizer_update_seconds
 from crossflops.hardware.rates.numerators import Numerator, OmittedTool
 from crossflops.hardware.rates.question import Question, TrainingOptions
-from crossflops.hardware.rates.runs import TimedRow, above_peak, parents_with_time_gaps
+from crossflops.hardware.rates.runs import (
+    TimedRow,
+    modules_above_device_peak,
+    parents_with_time_gaps,
+)
 from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, flat_factor_overstatement
 from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
@@ -17,7 +27,7 @@ from crossflops.ir.profile import Amount
 from crossflops.ir.training import OptimizerStep
 from crossflops.report.efficiency import Attention, Efficiency, MovedBytes, RunCompute, TimedStep
 from crossflops.report.profile import ModuleProfile, modules_above_peak, modules_with_time_gap
-from crossflops.report.quantity import percent
+from crossflops.report.quantity import percent_text
 from crossflops.report.report import Report
 
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
@@ -31,21 +41,34 @@ IMPOSSIBLE_REASONS = (
 # Whose MACs they are.
 
 
-def basis(
+class Remarks(NamedTuple):
+    """Sentences on a result: notes that explain it, and warnings that doubt it."""
+
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class ModuleWarnings(NamedTuple):
+    """Warnings on modules: rates above the peak, and times that submodules do not explain."""
+
+    above_peak: tuple[str, ...]
+    time_gaps: tuple[str, ...]
+
+
+def macs_source_remarks(
     numerator: Numerator, question: Question, report: Report | None, examples: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return two tuples of sentences on where the MACs of an example come from: notes and
-    warnings.
+) -> Remarks:
+    """Return notes and warnings on where the MACs of an example come from.
 
     `report` is the one that they are from, of a pass over so many `examples`.
     """
     if numerator.origin == "given":
-        return tuple(_external_macs_notes(numerator, question, report)), ()
+        return Remarks(tuple(_external_macs_notes(numerator, question, report)), ())
     if numerator.origin == "sizes":
-        return tuple(_size_rule_notes(numerator)), ()
+        return Remarks(tuple(_size_rule_notes(numerator)), ())
     assert report is not None
     batch, native = question.speed.batch, numerator.origin == "native"
-    notes = list(_division_notes(numerator))
+    notes = list(_macs_per_total_notes(numerator))
     if batch is not None:
         notes.insert(0, _batch_size_note(examples, batch))
     elif numerator.origin != "tool":
@@ -59,7 +82,7 @@ def basis(
     if native:
         notes += [*_exactness_notes(report), *_expert_notes(report)]
         warnings += [*_missing_count_notes(report), *map(_tool_omission_note, numerator.left_out)]
-    return tuple(notes), tuple(warnings)
+    return Remarks(tuple(notes), tuple(warnings))
 
 
 def _external_macs_notes(
@@ -104,7 +127,7 @@ def _batch_size_note(examples: int, batch: int) -> str:
     return note if batch == examples else f"{note}, used for a batch of {batch}"
 
 
-def _division_notes(numerator: Numerator) -> Iterator[str]:
+def _macs_per_total_notes(numerator: Numerator) -> Iterator[str]:
     """Yield notes on how the total of a tool was divided to get MACs; nothing without such a
     total.
     """
@@ -196,16 +219,14 @@ def peak_share_remarks(
     pieces: Sequence[Piece],
     training: TrainingOptions,
     against: Peaks | None,
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return two tuples of sentences: notes on the peak and the number of passes, and warnings on
-    the share of the peak.
-    """
+) -> Remarks:
+    """Return notes on the peak and the number of passes, and warnings on the share of the peak."""
     precisions = tuple(dict.fromkeys(term.precision for term in parts))
-    return (
+    return Remarks(
         (*_flop_rule_notes(answer, parts, training, pieces), *peak_notes(against, precisions)),
         (
             *_pass_number_warnings(training, pieces),
-            *_doubtful_peaks(against, parts),
+            *_doubtful_peak_warnings(against, parts),
             *_namesake_warnings(against, parts, answer.ratio),
             *_above_peak_warnings(answer, against, parts),
         ),
@@ -246,7 +267,7 @@ def _pass_factor_notes(
     kinds = sorted({term.passes for term in parts})
     if training.has_graph_passes and known and kinds != [FLAT]:
         shares = [
-            f"{100 * float(_macs_with_factor(parts, k) / _macs_with_factor(parts)):.3g} "
+            f"{100 * float(_macs_with_pass_factor(parts, k) / _macs_with_pass_factor(parts)):.3g} "
             f"% of the MACs x {float(k):g}"
             for k in kinds
         ]
@@ -266,7 +287,7 @@ def _pass_factor_notes(
     return sentence, "x 3 is slightly too high: the input of the first layer needs no gradient"
 
 
-def _macs_with_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
+def _macs_with_pass_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
     """Return the MACs of the terms (only of those with `k` passes, if given), or 1 instead of 0,
     for a division.
     """
@@ -317,7 +338,7 @@ def peak_notes(against: Peaks | None, precisions: tuple[str, ...]) -> tuple[str,
     device = against.device
     if device is None:
         return "the peak is given, not looked up", *several
-    taken = conditions(device, precisions)
+    taken = peak_condition_notes(device, precisions)
     sources = [
         text for precision in precisions for text in _device_peak_notes(device, precision, against)
     ]
@@ -338,8 +359,8 @@ def _peak_arithmetic_note(device: Device, precision: str) -> str:
     """Return the text of units x clock x FMA x 2 for a precision, with its deviation from the
     published peak.
     """
-    second, off = peak_from_clock(device, precision), deviation(device, precision)
-    clock = clock_of(device, precision)
+    second, off = peak_from_clock(device, precision), clock_peak_deviation(device, precision)
+    clock = peak_clock_hertz(device, precision)
     if second is None or off is None or clock is None:
         return "not checked by clock x units, which are unknown"
     return (
@@ -372,7 +393,7 @@ def _tensor_float_note(device: Device, precisions: tuple[str, ...]) -> tuple[str
     )
 
 
-def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
+def _doubtful_peak_warnings(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
     """Return a warning for each precision whose published peak differs by over 2 % from clock x
     units.
     """
@@ -380,7 +401,7 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
     sentences = []
     for precision in dict.fromkeys(term.precision for term in parts):
         known = device is not None and against is not None and precision not in against.given
-        off = deviation(device, precision) if device and known else None
+        off = clock_peak_deviation(device, precision) if device and known else None
         if device is not None and off is not None and abs(off) > TOLERATED:
             sentences.append(
                 f"{device.label}: clock x units x FMA x 2 is {_percent_with_sign(off)} from "
@@ -403,7 +424,7 @@ def _namesake_warnings(
     for other in map(find_device, device.also):
         top = other.peaks.get(min(ran)) if len(ran) == 1 else None
         if top is not None and ratio is not None:
-            share = f"{100 * ratio * against.top(min(ran)) / top:.1f} %"
+            share = f"{100 * ratio * against.peak_of_precision(min(ran)) / top:.1f} %"
             others.append(f"{other.label} ({share} of its peak)")
         else:
             others.append(other.label)
@@ -439,7 +460,7 @@ def _other_peak_notes(
     if against is None or device is None or len(ran) != 1:
         return ()
     (precision,) = ran
-    rate = ratio * against.top(precision)
+    rate = ratio * against.peak_of_precision(precision)
     tops = peaks_at_least(device, precision, rate)
     if not tops:
         return (
@@ -456,7 +477,7 @@ _DENSE = "the peak is dense: without structured sparsity, at the clock of the da
 _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 
-def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+def peak_condition_notes(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     """Return notes on the conditions under which a device reaches its peaks: without sparsity,
     base clock, power mode and similar.
     """
@@ -491,11 +512,11 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
 # What the speed rests on, and what no measurement can have.
 
 
-def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
+def fast_update_warnings(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
     """Return a warning if the seconds of an optimizer step are too few to read and write all
     parameters; else ().
     """
-    least, adam = update_seconds(params, bandwidth)
+    least, adam = optimizer_update_seconds(params, bandwidth)
     if seconds >= least:
         return ()
     return (
@@ -512,7 +533,7 @@ def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[s
     not the sum of its submodules' times.
     """
     rows = tuple(rows)
-    above = () if peak is None else above_peak(rows, peak)
+    above = () if peak is None else modules_above_device_peak(rows, peak)
     sentences = [
         f"{row.path or '(the model)'} at {row.rate / 1e12:.4g} TFLOP/s is above the peak of "
         f"{(peak or 0) / 1e12:.4g}: the timing did not wait for the device"
@@ -529,19 +550,19 @@ def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[s
     return tuple(sentences)
 
 
-def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
+def speed_and_attention_notes(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return notes on the measured speed and on the counted attention."""
     return (*_speed_notes(run), *_causal_mask_notes(row.attention))
 
 
 def module_profile_remarks(
     rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return two tuples of warnings on profiled modules: those above the peak (FLOP/s), and those
+) -> ModuleWarnings:
+    """Return warnings on profiled modules: those above the peak (FLOP/s), and those
     whose time their submodules do not explain.
     """
     above = () if peak is None else modules_above_peak(rows, peak)
-    return (
+    return ModuleWarnings(
         tuple(
             f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the "
             f"peak of {(peak or 0) / 1e12:.4g}: the timing did not wait for the device, or "
@@ -602,9 +623,9 @@ def two_shares_note(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     if is_unambiguous or devices == 1 or row.ratio is None or row.ratio * devices > 1:
         return ()
     return (
-        f"the rate is assumed to be that of all {devices} devices together ({percent(row.ratio)} "
-        f"of the peak), but may be per device ({percent(row.ratio * devices)}): give "
-        "--all-devices or --per-device",
+        f"the rate is assumed to be that of all {devices} devices together "
+        f"({percent_text(row.ratio)} of the peak), but may be per device "
+        f"({percent_text(row.ratio * devices)}): give --all-devices or --per-device",
     )
 
 
@@ -626,21 +647,25 @@ def _causal_mask_notes(attention: object) -> Iterator[str]:
         )
 
 
-def too_fast(
+def impossible_speed_warnings(
     run: MeasuredRun, against: Peaks | None, step: object, moved: object
 ) -> tuple[str, ...]:
     """Return a warning for each part of a run that is faster than possible: optimizer step, phase,
     memory traffic.
     """
-    return (*_short_step(run, against), *_phase_warnings(step), *_bandwidth_warnings(moved))
+    return (
+        *_fast_update_warnings_of_run(run, against),
+        *_phase_warnings(step),
+        *_bandwidth_warnings(moved),
+    )
 
 
-def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
+def _fast_update_warnings_of_run(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
     """Return a warning if the optimizer's step is too fast for the memory bandwidth; else ()."""
     seconds = dict(run.pace.parts).get("step") if run.pace else None
     if seconds is None or run.params is None or against is None or not against.bandwidth:
         return ()
-    return short_step(seconds, run.params // run.world.devices, against.bandwidth)
+    return fast_update_warnings(seconds, run.params // run.world.devices, against.bandwidth)
 
 
 def _phase_warnings(step: object) -> Iterator[str]:

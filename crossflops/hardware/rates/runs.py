@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.hardware.rates.numerators import quantity
-from crossflops.hardware.rates.question import RATES, WAYS, Question, rate_of
+from crossflops.hardware.rates.numerators import parse_count
+from crossflops.hardware.rates.question import RATES, WAYS, Question, parse_rate
 from crossflops.report.efficiency import ModuleTime
 
 _WORDS = {  # as people head such tables -> the field
@@ -94,7 +94,7 @@ def read_run_table(path: str) -> RunTable:
     """Read the CSV table of runs from a file. Raises InputError for wrong columns."""
     hint = "the first line must name the columns: device,precision,batch,rate"
     filled = read_csv_lines(path, hint)
-    heads = tuple(map(_field, filled[0][1]))
+    heads = tuple(map(_field_of_heading, filled[0][1]))
     known = [head for head in heads if head in _FIELDS]
     twice = sorted({head for head in known if known.count(head) > 1})
     if twice:
@@ -118,7 +118,7 @@ def fields_of_every_row(table: RunTable) -> frozenset[str]:
     return frozenset.intersection(*(frozenset(row) for row in rows)).union(speeds)
 
 
-def _field(head: str) -> str:
+def _field_of_heading(head: str) -> str:
     """Return the name of the field that the heading of a column means; an unknown heading in lower
     case with underscores.
     """
@@ -165,7 +165,9 @@ def _parse_cell_value(name: str, text: str) -> Any:
     if name in _TEXTS:
         return text
     try:
-        number = int(text) if name in _WHOLE else rate_of(text) if name in RATES else float(text)
+        number = (
+            int(text) if name in _WHOLE else parse_rate(text) if name in RATES else float(text)
+        )
     except ValueError:
         number = 0
     if not 1e-30 <= number <= 1e30:
@@ -182,7 +184,7 @@ def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
 
     A speed of the row replaces that of the command, in whatever form.
     """
-    base = {name: value for name, value in question.flat.items() if name != "runs"}
+    base = {name: value for name, value in question.option_values.items() if name != "runs"}
     if _SPEEDS & fields.keys():
         base |= dict.fromkeys((*_SPEEDS, "bwd_ms", "step_ms"))
     if "device" in fields:
@@ -241,7 +243,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
         seconds = _parse_seconds(cells[clock], _TIMES[heads[clock]], where)
         name = cells[module].strip()
         if count is not None and cells[count].strip():
-            work = 2 * quantity(cells[count])
+            work = 2 * parse_count(cells[count])
         elif name in macs:
             work = round(2 * macs[name] * batches)
         else:
@@ -287,7 +289,7 @@ def module_times(rows: Sequence[TimedRow], peak: float | None) -> tuple[ModuleTi
 COVERED = 0.9  # of a parent's time that its children should account for
 
 
-def above_peak(rows: Iterable[TimedRow], peak: float) -> tuple[TimedRow, ...]:
+def modules_above_device_peak(rows: Iterable[TimedRow], peak: float) -> tuple[TimedRow, ...]:
     """Return the rows of modules that are faster than the peak, in FLOP/s."""
     return tuple(row for row in rows if row.flops and row.rate > peak)
 

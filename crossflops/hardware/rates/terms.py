@@ -28,12 +28,12 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.hardware.dataflow import scopes
+from crossflops.hardware.dataflow import graphs_with_key_prefix
 from crossflops.hardware.rates.question import Causality, Precisions, TrainingOptions
 from crossflops.hardware.step_traffic import PRECISIONS
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
-from crossflops.ir.training import NO_STEP, Steps, matches
+from crossflops.ir.training import NO_STEP, Steps, matches_weight_pattern
 
 _FUSED = ("Attention", "FlexAttention")
 _PRODUCTS = ("MatMul", "Einsum", "FusedMatMul")
@@ -97,12 +97,12 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 Walk: TypeAlias = Callable[[Node], Iterable[Node]]
 
 
-def scores(graph: Graph) -> dict[str, AttentionScores]:
+def attention_scores_by_node(graph: Graph) -> dict[str, AttentionScores]:
     """Return for each matrix product or fused node of attention, by node key, the sizes of its
     attention.
     """
     products: dict[str, AttentionScores] = {}
-    for prefix, scope in scopes(graph):
+    for prefix, scope in graphs_with_key_prefix(graph):
         for node, sizes in (*_single_node_attention(scope), *_multi_node_attention(scope)):
             window = _module_window(node.path, graph.windows)
             products[prefix + node.key] = replace(sizes, masked_window=window)
@@ -147,7 +147,7 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
                 users.setdefault(spec.name, []).append(node)
     fixed = _constant_value_names(graph)
 
-    def before(node: Node) -> Iterator[Node]:
+    def producer_nodes(node: Node) -> Iterator[Node]:
         """Yield the nodes that compute the inputs of a node."""
         return (makers[spec.name] for spec in node.inputs if spec and spec.name in makers)
 
@@ -159,7 +159,7 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
         shape = node.outputs[0].shape if node.outputs and node.outputs[0] else None
         if node.op.type != "Softmax" or shape is None or len(shape) < 3:
             continue
-        above, between = _reachable_products(node, before, fixed)
+        above, between = _reachable_products(node, producer_nodes, fixed)
         below, _ = _reachable_products(node, user_nodes, fixed)
         if above and below:
             masked = any(passed.op.type in _MASKS for passed in between)
@@ -238,7 +238,7 @@ def pieces_of_graph(
 
     `exact` are the training steps of the nodes, where they are counted.
     """
-    attention = scores(graph)
+    attention = attention_scores_by_node(graph)
     counted = []
     for count in ledger.counted:
         macs, key = count.cost.macs, count.node.key
@@ -282,7 +282,7 @@ class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
         return 2 * self.macs * self.executed
 
 
-def terms(
+def work_terms(
     pieces: Iterable[Piece],
     training: TrainingOptions,
     causality: Causality,
@@ -293,7 +293,7 @@ def terms(
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """
     sums: dict[tuple[Fraction, Fraction, str, bool], Fraction] = {}
-    for piece, macs, precision in _shares_of(pieces, causality, precisions):
+    for piece, macs, precision in _precision_shares_of_pieces(pieces, causality, precisions):
         k = model_pass_factor(piece, training)
         done = k + sum(recompute_factors(piece, k, training).values())
         key = (k, done, precision, piece.scores is not None)
@@ -304,7 +304,7 @@ def terms(
     )
 
 
-def repeats(
+def recomputation_terms(
     pieces: Iterable[Piece],
     training: TrainingOptions,
     causality: Causality,
@@ -314,7 +314,7 @@ def repeats(
     terms with its MACs.
     """
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
-    for piece, macs, precision in _shares_of(pieces, causality, precisions):
+    for piece, macs, precision in _precision_shares_of_pieces(pieces, causality, precisions):
         for reason, times in recompute_factors(
             piece, model_pass_factor(piece, training), training
         ).items():
@@ -329,7 +329,7 @@ def repeats(
     }
 
 
-def _shares_of(
+def _precision_shares_of_pieces(
     pieces: Iterable[Piece], causality: Causality, precisions: Precisions
 ) -> Iterator[tuple[Piece, Fraction, str]]:
     """Yield (piece, MACs, precision) for each precision in which a piece runs, after the causal
@@ -463,7 +463,7 @@ def _piece_precision_shares(
     """
     chosen = ""
     for pattern, precision in patterns.items():
-        if any(matches(name, pattern) for name in piece.names):
+        if any(matches_weight_pattern(name, pattern) for name in piece.names):
             met.add(pattern)
             chosen = precision
     if chosen:
@@ -471,11 +471,11 @@ def _piece_precision_shares(
     if precisions.mix:
         return parse_precision_mix(precisions.mix)
     if precisions.precision == GRAPH:
-        return {as_stored(piece.stored): Fraction(1)}
+        return {precision_of_stored_type(piece.stored): Fraction(1)}
     return {precisions.precision: Fraction(1)}
 
 
-def as_stored(stored: str) -> str:
+def precision_of_stored_type(stored: str) -> str:
     """Return the precision that a stored dtype means, such as "fp32" for "float32". Raises
     InputError if it is unknown.
     """

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from crossflops.errors import InputError
 from crossflops.hardware.devices.peaks import Peaks
 from crossflops.hardware.rates.mfu import MeasuredRun
-from crossflops.hardware.rates.numerators import quantity
+from crossflops.hardware.rates.numerators import parse_count
 from crossflops.hardware.rates.question import RunLength
 from crossflops.hardware.rates.terms import WorkTerm
 from crossflops.ir.training import OptimizerStep
@@ -35,7 +35,7 @@ class Length(msgspec.Struct, frozen=True, kw_only=True):
     steps: Fraction | None
 
 
-def share_of(text: str) -> float:
+def parse_share(text: str) -> float:
     """Parse a share such as "0.4" or "40%". Raises InputError if it is not above 0 and at most
     1.
     """
@@ -52,7 +52,7 @@ def share_of(text: str) -> float:
     return value
 
 
-def check_run_length(
+def check_run_length_options(
     run_length: RunLength, *, train: bool, measured: str, batch: bool, model: bool
 ) -> None:
     """Raise InputError if the options on the length of a training run contradict each other or are
@@ -63,7 +63,7 @@ def check_run_length(
     if len(provided) > 1:
         raise InputError(f"{' and '.join(flags)} cannot be combined", "give only one of them")
     if run_length.mfu is not None:
-        share_of(run_length.mfu)
+        parse_share(run_length.mfu)
         if measured:
             raise InputError(
                 f"--mfu cannot be combined with {measured}, because {measured} already gives the "
@@ -77,12 +77,14 @@ def check_run_length(
                 "add --run-tokens N, such as 15T",
             )
         return
-    quantity(getattr(run_length, provided[0]))
+    parse_count(getattr(run_length, provided[0]))
     if not train:
         raise InputError(f"{flags[0]} requires --train", "add --train")
     if run_length.run_steps is not None and not batch:
         raise InputError(
-            "--run-steps requires --batch", "add --batch B, the examples of one replica"
+            "--run-steps requires --batch",
+            "add --batch B: the number of examples in one (micro-)batch of one data-parallel "
+            "replica",
         )
     if run_length.optimizer and not (model and batch):
         raise InputError(
@@ -103,15 +105,15 @@ def run_length_in_units(run: MeasuredRun, unit: str) -> Length:
     """
     run_length, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
     if run_length.run_tokens is not None:
-        total: Fraction | None = Fraction(quantity(run_length.run_tokens))
-        examples = Fraction(quantity(run_length.run_tokens), tokens) if tokens else None
+        total: Fraction | None = Fraction(parse_count(run_length.run_tokens))
+        examples = Fraction(parse_count(run_length.run_tokens), tokens) if tokens else None
     else:
         if run_length.run_steps is not None:
             assert a_step is not None
-            examples = Fraction(quantity(run_length.run_steps) * a_step)
+            examples = Fraction(parse_count(run_length.run_steps) * a_step)
         else:
             assert run_length.run_examples is not None
-            examples = Fraction(quantity(run_length.run_examples))
+            examples = Fraction(parse_count(run_length.run_examples))
         total = examples * tokens if tokens else None
     units = total if unit == "token" else examples
     if units is None:
@@ -142,7 +144,7 @@ def run_compute(
     updates = (
         round(optimizer.all_flops * long.steps) if optimizer and long.steps is not None else UNSET
     )
-    mfu = share_of(run_length.mfu) if run_length.mfu is not None else row.ratio
+    mfu = parse_share(run_length.mfu) if run_length.mfu is not None else row.ratio
     hours = flops / (mfu * row.peak) / 3600 if mfu and row.peak else None
     tdp = against.device.tdp if against and against.device else None
     return RunCompute(

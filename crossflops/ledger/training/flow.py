@@ -11,20 +11,20 @@ from functools import reduce
 from typing import NamedTuple
 
 from crossflops.ir.graph import Graph, Node, TensorSpec
-from crossflops.ledger.checkpoints import CheckpointPart, enclosing
+from crossflops.ledger.checkpoints import CheckpointPart, enclosing_checkpoints
 from crossflops.ledger.checkpoints import parts_of_checkpoints as checkpoint_parts
 from crossflops.ledger.training.functions import GraphFunction, GraphFunctions
 from crossflops.ledger.training.loops import (
-    add_results_of_copies,
+    add_copied_results_that_reach_loss,
+    body_input_and_output_counts_before_states,
     copies_of_unrolled_nodes,
     loop_state_count,
     names_read_by_bodies,
-    values_before_states,
 )
 from crossflops.ledger.training.states import (
     FIXED,
     GradientState,
-    Values,
+    GradientStates,
     is_differentiable_tensor,
     join_states,
 )
@@ -59,10 +59,14 @@ class GradientFlow:
         self, graph: Graph, weights: TrainedWeights, functions: GraphFunctions, *, cuts: bool
     ) -> None:
         self._weights, self.functions, self.cuts = weights, functions, cuts
-        self.inputs: Values = {spec.name: weights.model_input_state(spec) for spec in graph.inputs}
-        self.constants = weights.constants(graph)  # results of nodes that are trained
+        self.inputs: GradientStates = {
+            spec.name: weights.model_input_state(spec) for spec in graph.inputs
+        }
+        self.names_of_trained_constants = weights.names_of_trained_constants(
+            graph
+        )  # results of nodes that are trained
         provided = {name for name, value in self.inputs.items() if value.trained}
-        self._parameters = provided | self.constants
+        self._parameters = provided | self.names_of_trained_constants
         starts = {name: GradientState(True, varying) for name, varying in graph.starts.items()}
         self.inputs |= starts
         self.updated: dict[str, TensorSpec] = {}  # stored tensors that get a gradient
@@ -73,11 +77,11 @@ class GradientFlow:
         self._handed_out: dict[str, int] = {}  # by value the reentrant checkpoint it comes from
 
     @property
-    def loops_alike(self) -> bool:
+    def is_gradient_equal_in_all_loop_runs(self) -> bool:
         """Whether a value that has a gradient in one run of a loop has it in every run."""
-        return self._weights.loops_alike
+        return self._weights.is_gradient_equal_in_all_loop_runs
 
-    def level(self, graph: Graph) -> GraphLevel:
+    def graph_level(self, graph: Graph) -> GraphLevel:
         """Return a graph together with its checkpoints and the copies of its unrolled loops."""
         checkpoints = checkpoint_parts(graph) if self.cuts else ()
         starts: dict[str, list[CheckpointPart]] = defaultdict(list)
@@ -85,10 +89,10 @@ class GradientFlow:
         for part in checkpoints:
             starts[part.nodes[0].key].append(part)
             stops[part.nodes[-1].key].append(part)
-        copies = copies_of_unrolled_nodes(graph) if self.loops_alike else []
+        copies = copies_of_unrolled_nodes(graph) if self.is_gradient_equal_in_all_loop_runs else []
         return GraphLevel(graph, checkpoints, starts, stops, copies)
 
-    def pass_forward(self, level: GraphLevel, values: Values) -> None:
+    def record_states_forward(self, level: GraphLevel, values: GradientStates) -> None:
         """Record in `values`, for every value of the graph by name, whether it has a gradient and
         depends on an input.
         """
@@ -96,39 +100,41 @@ class GradientFlow:
         while unsettled:
             for node in level.graph.nodes:
                 for part in level.starts.get(node.key, ()):
-                    self._enter_checkpoint(part, values)
-                self._pass_node(node, values)
+                    self._record_entry_of_reentrant_checkpoint(part, values)
+                self._record_result_states(node, values)
                 for part in reversed(level.stops.get(node.key, ())):
-                    self._leave_checkpoint(part)
-            unsettled = self._join_runs(level.copies, values)
+                    self._record_exit_of_reentrant_checkpoint(part)
+            unsettled = self._join_states_of_loop_runs(level.copies, values)
 
-    def pass_backward(
-        self, level: GraphLevel, values: Values, ends: set[str]
+    def results_that_reach_loss(
+        self, level: GraphLevel, values: GradientStates, reaching_loss: set[str]
     ) -> dict[str, set[str]]:
         """Return the names of the results through which a node's gradients reach the loss, by the
         key of each node that has a backward pass.
 
-        `ends` are the names of all that does, and grows.
+        `reaching_loss` are the names of all that does, and grows.
         """
         live: dict[str, set[str]] = {}
         unsettled = True
         while unsettled:
-            live = self._live_results(level, values, ends)
-            unsettled = add_results_of_copies(level.copies, ends)
+            live = self._results_that_reach_loss_once(level, values, reaching_loss)
+            unsettled = add_copied_results_that_reach_loss(level.copies, reaching_loss)
         return live
 
-    def _live_results(
-        self, level: GraphLevel, values: Values, ends: set[str]
+    def _results_that_reach_loss_once(
+        self, level: GraphLevel, values: GradientStates, reaching_loss: set[str]
     ) -> dict[str, set[str]]:
-        """Return the same as `pass_backward`, after one pass from the last node to the first."""
+        """Return the same as `results_that_reach_loss`, after one pass from the last node to the
+        first.
+        """
         live: dict[str, set[str]] = {}
         for node in reversed(level.graph.nodes):
             for part in level.stops.get(node.key, ()):
-                if part.kind == "reentrant" and part.results & ends:
-                    ends |= part.results  # what misses the loss gets zeros for gradients
-            reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
+                if part.kind == "reentrant" and part.results & reaching_loss:
+                    reaching_loss |= part.results  # what misses the loss gets zeros for gradients
+            reached = {spec.name for spec in node.outputs if spec and spec.name in reaching_loss}
             known = self.functions.function_with_own_backward(node)
-            if reached or not self.cuts or (known and known.runs_anyway):
+            if reached or not self.cuts or (known and known.runs_without_reaching_loss):
                 live[node.key] = reached
                 graded = {spec.name: spec for _, spec in self.operands_with_gradient(node, values)}
                 self.updated |= {
@@ -137,11 +143,27 @@ class GradientFlow:
                     if (name not in values and self.value_state(spec, node, values).trained)
                     or name in self._parameters
                 }
-                # a backward pass of its own gives gradients to the function's operands alone
-                ends |= graded.keys() if known else graded.keys() | names_read_by_bodies(node)
+                if known:  # it gives gradients to the function's operands alone
+                    reaching_loss |= graded.keys()
+                elif node.opened:
+                    reaching_loss |= graded.keys() & self._operands_reached(node, values, reached)
+                else:
+                    reaching_loss |= graded.keys() | names_read_by_bodies(node)
         return live
 
-    def value_state(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
+    def _operands_reached(self, node: Node, values: GradientStates, reached: set[str]) -> set[str]:
+        """Return the names of the operands of an opened operator to which its body gives gradients
+        of these results.
+        """
+        (body,) = node.bodies
+        (inner,) = self.body_states_by_run(node, body, values)
+        pairs = zip(body.outputs, node.outputs, strict=False)
+        ends = {own.name for own, its in pairs if its is not None and its.name in reached}
+        self.results_that_reach_loss(self.graph_level(body), inner, ends)
+        operands = zip(body.inputs, node.inputs, strict=False)
+        return {its.name for own, its in operands if its is not None and own.name in ends}
+
+    def value_state(self, spec: TensorSpec, node: Node, values: GradientStates) -> GradientState:
         """Return the gradient state of a tensor that the node reads."""
         known = values.get(spec.name)
         if known is None:
@@ -149,11 +171,11 @@ class GradientFlow:
         number = self._handed_out.get(spec.name)
         if number is None or not is_differentiable_tensor(spec):
             return known
-        inside = any(checkpoint.number == number for checkpoint in enclosing(node))
+        inside = any(checkpoint.number == number for checkpoint in enclosing_checkpoints(node))
         return known if inside else known._replace(trained=True)
 
     def operand_state(
-        self, node: Node, index: int, spec: TensorSpec, values: Values
+        self, node: Node, index: int, spec: TensorSpec, values: GradientStates
     ) -> GradientState:
         """Return the gradient state of a node's input, joined with its state in other runs of the
         same loop.
@@ -161,13 +183,15 @@ class GradientFlow:
         known = self.value_state(spec, node, values)
         return join_states(known, self._alike.get((node.key, index), FIXED))
 
-    def operands_with_gradient(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
+    def operands_with_gradient(
+        self, node: Node, values: GradientStates
+    ) -> list[tuple[int, TensorSpec]]:
         """Return the inputs of a node that get a gradient through it, each with its position."""
-        severed = node.training.severed if self.cuts and node.stands_for_itself else ()
-        if self.is_ungiven(node):
+        severed = node.training.severed if self.cuts and node.is_operation_of_model else ()
+        if self.is_in_checkpoint_without_gradient(node):
             return []
         if known := self.functions.function_with_own_backward(node):
-            return list(self.operands_of_function(known, node, values))
+            return list(self.function_operands_with_gradient(known, node, values))
         inputs = (node.training.past.get(index, spec) for index, spec in enumerate(node.inputs))
         return [
             (index, spec)
@@ -177,8 +201,8 @@ class GradientFlow:
             and self.operand_state(node, index, spec, values).trained
         ]
 
-    def operands_of_function(
-        self, stored: GraphFunction, node: Node, values: Values
+    def function_operands_with_gradient(
+        self, stored: GraphFunction, node: Node, values: GradientStates
     ) -> Iterator[tuple[int, TensorSpec]]:
         """Yield the inputs to which a custom autograd function passes gradients, each with its
         position in the call.
@@ -190,19 +214,23 @@ class GradientFlow:
                 if is_differentiable_tensor(spec) and self.value_state(spec, node, values).trained:
                     yield index, spec
 
-    def is_graded(self, stored: GraphFunction, node: Node, values: Values) -> bool:
+    def has_input_with_gradient(
+        self, stored: GraphFunction, node: Node, values: GradientStates
+    ) -> bool:
         """Return whether an input of the custom autograd function has a gradient."""
-        return not self.is_ungiven(node) and any(
+        return not self.is_in_checkpoint_without_gradient(node) and any(
             self.value_state(spec, node, values).trained for spec in stored.operands
         )
 
-    def is_ungiven(self, node: Node) -> bool:
+    def is_in_checkpoint_without_gradient(self, node: Node) -> bool:
         """Return whether the node is in a reentrant checkpoint that no input with a gradient
         enters, so that it has no backward pass.
         """
-        return any(checkpoint.number in self.ungiven for checkpoint in enclosing(node))
+        return any(checkpoint.number in self.ungiven for checkpoint in enclosing_checkpoints(node))
 
-    def _join_runs(self, copies: Iterable[Sequence[Node]], values: Values) -> bool:
+    def _join_states_of_loop_runs(
+        self, copies: Iterable[Sequence[Node]], values: GradientStates
+    ) -> bool:
         """Give each input in a loop the gradient state that it has in any run; return whether a
         state changed.
         """
@@ -222,7 +250,9 @@ class GradientFlow:
                     events = True
         return events
 
-    def _enter_checkpoint(self, part: CheckpointPart, values: Values) -> None:
+    def _record_entry_of_reentrant_checkpoint(
+        self, part: CheckpointPart, values: GradientStates
+    ) -> None:
         """Record a reentrant checkpoint if no tensor with a gradient enters it."""
         graded = any(
             self.value_state(spec, node, values).trained
@@ -240,7 +270,7 @@ class GradientFlow:
         if part.kind == "reentrant" and not graded:
             self.ungiven.add(part.checkpoint.number)
 
-    def _leave_checkpoint(self, part: CheckpointPart) -> None:
+    def _record_exit_of_reentrant_checkpoint(self, part: CheckpointPart) -> None:
         """Record that outside a reentrant checkpoint all its results have a gradient, if a tensor
         with a gradient entered it.
 
@@ -250,15 +280,15 @@ class GradientFlow:
             results = dict.fromkeys(part.results, part.checkpoint.number)
             self._handed_out = results | self._handed_out  # the innermost leaves first
 
-    def _pass_node(self, node: Node, values: Values) -> None:
+    def _record_result_states(self, node: Node, values: GradientStates) -> None:
         """Record in `values` the gradient states of a node's results."""
         known = find_operator_rule(node.op)
-        stops = known is not None and known.backward is no_gradient and node.stands_for_itself
+        stops = known is not None and known.backward is no_gradient and node.is_operation_of_model
         trained = node.training.starts or (
             bool(self.operands_with_gradient(node, values)) and not stops
         )
         if stored := self.functions.function_with_own_backward(node):
-            trained = self.is_graded(stored, node, values)
+            trained = self.has_input_with_gradient(stored, node, values)
             if stored.own and stored.own.as_needed:  # nothing asks for what it hands on to nobody
                 trained = bool(self.operands_with_gradient(node, values))
         provided = [
@@ -269,7 +299,7 @@ class GradientFlow:
         varying = any(value.varying for value in provided) or (not node.constant and not provided)
         results = [GradientState(trained, varying)] * len(node.outputs)
         if node.bodies:
-            results = self._results_of_bodies(node, values, varying)
+            results = self._result_states_of_bodies(node, values, varying)
         operands = (spec for _, spec in self.operands_with_gradient(node, values))
         straight = {spec.dtype for spec in operands if not is_differentiable_tensor(spec)}
         for spec, value in zip(node.outputs, results, strict=True):
@@ -279,36 +309,44 @@ class GradientFlow:
                     or node.op.type == _ROUNDED
                     or spec.dtype in straight
                 )
-                has_one = value.trained or spec.name in self.constants
+                has_one = value.trained or spec.name in self.names_of_trained_constants
                 values[spec.name] = GradientState(has_one and graded, value.varying)
 
-    def _results_of_bodies(self, node: Node, values: Values, varying: bool) -> list[GradientState]:
+    def _result_states_of_bodies(
+        self, node: Node, values: GradientStates, varying: bool
+    ) -> list[GradientState]:
         """Return the gradient state of each result of a node with bodies, such as a loop.
 
         A loop runs until no more of its values have a gradient.
         """
         results = [GradientState(False, varying)] * len(node.outputs)
         for body in node.bodies:
-            for inner in self.body_runs(node, body, values):
-                ends = body.outputs[values_before_states(node)[1] :]
+            for inner in self.body_states_by_run(node, body, values):
+                ends = body.outputs[body_input_and_output_counts_before_states(node)[1] :]
                 for index, spec in enumerate(ends[: len(results)]):
                     results[index] = join_states(results[index], inner.get(spec.name, FIXED))
         return results
 
-    def body_runs(self, node: Node, body: Graph, values: Values) -> list[Values]:
+    def body_states_by_run(
+        self, node: Node, body: Graph, values: GradientStates
+    ) -> list[GradientStates]:
         """Return the gradient states of the values in a loop's body: of its first run, of the next
         one, and so on until they no longer change.
         """
         if node.choice == "function":
-            return [self._run_body({}, node, body, self._body_input_states(node, body, values))]
-        first, results = values_before_states(node)
+            return [
+                self._body_states_after_run(
+                    {}, node, body, self._body_input_states(node, body, values)
+                )
+            ]
+        first, results = body_input_and_output_counts_before_states(node)
         states = [spec.name for spec in body.inputs][first : first + loop_state_count(node, body)]
         ends = [spec.name for spec in body.outputs][results:]
         provided = self._body_input_states(node, body, values)
-        runs = [self._run_body(values, node, body, provided)]
-        if self.loops_alike:
+        runs = [self._body_states_after_run(values, node, body, provided)]
+        if self.is_gradient_equal_in_all_loop_runs:
             return [
-                self._lasting_run(
+                self._stable_body_states(
                     node, body, values, provided, dict(zip(states, ends, strict=False))
                 )
             ]
@@ -321,17 +359,22 @@ class GradientFlow:
             provided = {**provided, **handed}
             if any(all(run.get(n) == v for n, v in provided.items()) for run in runs):
                 break  # states that change places: the runs before have seen all of it
-            runs.append(self._run_body(values, node, body, provided))
+            runs.append(self._body_states_after_run(values, node, body, provided))
         return runs
 
-    def _lasting_run(
-        self, node: Node, body: Graph, values: Values, provided: Values, states: dict[str, str]
-    ) -> Values:
+    def _stable_body_states(
+        self,
+        node: Node,
+        body: Graph,
+        values: GradientStates,
+        provided: GradientStates,
+        states: dict[str, str],
+    ) -> GradientStates:
         """Return the gradient states of the values in a loop's body after which further runs
         change nothing.
         """
         while True:
-            run = self._run_body(values, node, body, provided)
+            run = self._body_states_after_run(values, node, body, provided)
             joined = {
                 name: join_states(provided.get(name, FIXED), run.get(end, FIXED))
                 for name, end in states.items()
@@ -340,19 +383,28 @@ class GradientFlow:
                 return run
             provided = {**provided, **joined}
 
-    def _body_input_states(self, node: Node, body: Graph, values: Values) -> Values:
-        """Return the gradient states of a body's inputs in its first run, by name."""
-        pairs = zip(body.inputs, node.inputs, strict=False)
-        return {
-            name.name: self.value_state(spec, node, values) if spec is not None else FIXED
-            for name, spec in pairs
-        }
+    def _body_input_states(
+        self, node: Node, body: Graph, values: GradientStates
+    ) -> GradientStates:
+        """Return the gradient states of a body's inputs in its first run, by name.
 
-    def _run_body(self, ancestors: Values, node: Node, body: Graph, provided: Values) -> Values:
+        An operand of an opened operator that is detached, or that it takes without gradients, has
+        no gradient in its body either.
+        """
+        severed = node.training.severed if self.cuts and node.opened else ()
+        states = {}
+        for index, (name, spec) in enumerate(zip(body.inputs, node.inputs, strict=False)):
+            state = self.value_state(spec, node, values) if spec is not None else FIXED
+            states[name.name] = state._replace(trained=False) if index in severed else state
+        return states
+
+    def _body_states_after_run(
+        self, ancestors: GradientStates, node: Node, body: Graph, provided: GradientStates
+    ) -> GradientStates:
         """Return the gradient states of the values of a body, by name, after one run with the
         inputs `provided`.
         """
         inner = {**ancestors, **provided}
         for below in body.nodes:
-            self._pass_node(below, inner)
+            self._record_result_states(below, inner)
         return inner

@@ -25,7 +25,7 @@ class GraphFunction(NamedTuple):
         return [spec for specs in self.function.operands.values() for spec in specs]
 
     @property
-    def runs_anyway(self) -> bool:
+    def runs_without_reaching_loss(self) -> bool:
         """True if its backward pass was seen to run, whether or not its results reach the loss."""
         return self.own is not None and self.own.ran and not self.own.as_needed
 
@@ -53,19 +53,19 @@ class GraphFunctions:
         stored = self.enclosing_function(node)
         return stored if stored and stored.own else None
 
-    def without_nodes(self, node: Node) -> Iterable[GraphFunction]:
+    def functions_without_nodes(self, node: Node) -> Iterable[GraphFunction]:
         """Return the custom autograd functions that became no nodes and were called at
         this node.
         """
         return self._beside.get(node.key, ())
 
-    def reason_for_derivation(self, stored: GraphFunction) -> str:
+    def unknown_backward_message(self, stored: GraphFunction) -> str:
         """Return the message that the backward pass of this function is unknown and was counted as
         if derived automatically.
         """
         return _DERIVED.format(stored.function.kind) + self._unfollowed
 
-    def unit(self, node: Node) -> str:
+    def name_of_tensor_keeper(self, node: Node) -> str:
         """Return a name for the call, or for the custom autograd function, that keeps tensors for
         the node's backward pass.
         """
@@ -82,7 +82,7 @@ class GraphFunctions:
         return known.own.early
 
 
-def match_functions(graph: Graph, own: OwnBackwards) -> tuple[GraphFunctions, bool]:
+def functions_and_whether_known(graph: Graph, own: OwnBackwards) -> tuple[GraphFunctions, bool]:
     """Return the custom functions of a graph with their own backward passes, and whether those
     passes are known.
 

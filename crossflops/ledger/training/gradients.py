@@ -37,23 +37,25 @@ def node_gradient(
     assert callable(known.backward)
     node = _with_live_results(node, known, live)
     if (full := node.training.derived_as) is not None:
-        return _gradient_of_part(node, full, indices, forward)
-    if flow.loops_alike and node.op.type in _RECURRENT:
+        return _gradient_from_full_operation(node, full, indices, forward)
+    if flow.is_gradient_equal_in_all_loop_runs and node.op.type in _RECURRENT:
         indices |= {_FIRST_STATE}  # handed back as the states after it
-    directions = _directions(flow, node, indices)
+    directions = _operand_positions_by_direction(flow, node, indices)
     if len(directions) == 1:
         return known.backward(node, indices, forward)
     operands: dict[int, Cost] = defaultdict(lambda: ZERO)
     inner = ZERO
     for own in filter(None, directions):
         both = known.backward(node, own, forward)
-        inner += _half(both.inner)
+        inner += _half_cost(both.inner)
         for index, cost in both.operands.items():
-            operands[index] += _half(cost)
+            operands[index] += _half_cost(cost)
     return Gradient(operands, inner=inner)
 
 
-def _directions(flow: GradientFlow, node: Node, indices: frozenset[int]) -> list[frozenset[int]]:
+def _operand_positions_by_direction(
+    flow: GradientFlow, node: Node, indices: frozenset[int]
+) -> list[frozenset[int]]:
     """Return, for each direction of a recurrent layer, the positions of the operands with a
     gradient; one set if the directions do not differ.
 
@@ -86,7 +88,9 @@ def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | No
     return replace(node, outputs=outputs)
 
 
-def _gradient_of_part(node: Node, full: Node, indices: frozenset[int], forward: Cost) -> Gradient:
+def _gradient_from_full_operation(
+    node: Node, full: Node, indices: frozenset[int], forward: Cost
+) -> Gradient:
     """Return the cost of a node's gradients, from the full operation of which the node
     is a part.
     """
@@ -105,6 +109,6 @@ def _gradient_of_part(node: Node, full: Node, indices: frozenset[int], forward: 
     return replace(gradient, operands=work)
 
 
-def _half(cost: Cost) -> Cost:
+def _half_cost(cost: Cost) -> Cost:
     """Return a cost with every amount halved, for one of two equal directions."""
     return Cost(**{kind: amount // 2 for kind, amount in msgspec.structs.asdict(cost).items()})

@@ -24,14 +24,14 @@ def loop_state_count(node: Node, body: Graph) -> int:
     0 for other nodes.
     """
     if node.op.type == "Loop":
-        return len(body.inputs) - values_before_states(node)[0]
+        return len(body.inputs) - body_input_and_output_counts_before_states(node)[0]
     if node.op.type == "Scan":
         scanned = node.attrs.get("num_scan_inputs", 0)
         return len(body.inputs) - (scanned if isinstance(scanned, int) else 0)
     return 0
 
 
-def values_before_states(node: Node) -> tuple[int, int]:
+def body_input_and_output_counts_before_states(node: Node) -> tuple[int, int]:
     """Return (inputs, outputs): how many of the body's inputs and outputs come before the states
     of the loop.
     """
@@ -60,13 +60,15 @@ def copies_of_unrolled_nodes(graph: Graph) -> list[list[Node]]:
     return [nodes for nodes in copies.values() if len(nodes) > 1]
 
 
-def add_results_of_copies(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
-    """Add to `ends` the results of unrolled loops that reach the loss in another run; return
-    whether any name is new.
+def add_copied_results_that_reach_loss(
+    copies: Iterable[Sequence[Node]], reaching_loss: set[str]
+) -> bool:
+    """Add to `reaching_loss` the results of unrolled loops that reach the loss in another run;
+    return whether any name is new.
     """
-    before = len(ends)
+    before = len(reaching_loss)
     for runs in copies:
         for results in zip(*(node.outputs for node in runs), strict=False):
             names = {spec.name for spec in results if spec is not None}
-            ends |= names if names & ends else set()
-    return len(ends) > before
+            reaching_loss |= names if names & reaching_loss else set()
+    return len(reaching_loss) > before

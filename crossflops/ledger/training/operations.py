@@ -8,30 +8,30 @@ from msgspec.structs import replace
 
 from crossflops.ir.graph import Node, TensorSpec, TrainingAnnotation
 from crossflops.ledger.training.flow import GradientFlow
-from crossflops.ledger.training.states import Values, is_differentiable_tensor
+from crossflops.ledger.training.states import GradientStates, is_differentiable_tensor
 
 _OPERANDS = (
     "it is unknown which operands need gradients; all operands are assumed to have equal shapes"
 )
 
 
-def operations_behind_node(
-    flow: GradientFlow, node: Node, together: Sequence[Node], values: Values
+def source_operations_on_graph_tensors(
+    flow: GradientFlow, node: Node, sibling_nodes: Sequence[Node], values: GradientStates
 ) -> Iterable[Node]:
     """Return the framework operations for which this node was written, with the graph's tensors as
     their operands; the node itself if there are none.
 
-    `together` are the nodes that were written for the same operation. A converter says which
+    `sibling_nodes` are the nodes that were written for the same operation. A converter says which
     nodes, not which of their operands is which: those of one shape are told apart only where some
     have gradients and some have none.
     """
     operations = node.conversion.stands_for
     if operations is None:
         return (node,)
-    made = {spec.name for part in together for spec in part.outputs if spec is not None}
+    made = {spec.name for part in sibling_nodes for spec in part.outputs if spec is not None}
     provided = {
         spec.name: spec
-        for part in together
+        for part in sibling_nodes
         for spec in part.inputs
         if spec is not None and spec.name not in made and is_differentiable_tensor(spec)
     }

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from crossflops.ir.graph import Checkpoint, Kept, Node
+from crossflops.ir.graph import Checkpoint, KeptForBackward, Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ledger.checkpoints import (
     CheckpointPart,
     RecomputedNodes,
     jax_recomputation,
-    run_again,
+    pytorch_recomputation,
 )
 from crossflops.ledger.training.flow import GradientFlow, GraphLevel
-from crossflops.ledger.training.states import Values
+from crossflops.ledger.training.states import GradientStates
 from crossflops.operators import find_operator_rule
 
 
@@ -29,7 +29,7 @@ class Recomputation(NamedTuple):
 
 
 def find_recomputation(
-    flow: GradientFlow, level: GraphLevel, values: Values, live: Mapping[str, set[str]]
+    flow: GradientFlow, level: GraphLevel, values: GradientStates, live: Mapping[str, set[str]]
 ) -> Recomputation:
     """Return how often each node runs again in a checkpoint, and the nodes for which this is
     unknown.
@@ -38,14 +38,14 @@ def find_recomputation(
         flow: says which operands have a gradient.
         level: the nodes, and their checkpoints.
         values: what is known of each value.
-        live: the nodes that run back, by key, as `GradientFlow.pass_backward` returns them.
+        live: the nodes that run back, by key: `GradientFlow.results_that_reach_loss`.
     """
     asked: set[int] = set()  # the numbers of the checkpoints that run again
     times: Counter[str] = Counter()
     unsure: list[Node] = []
     for part in reversed(level.checkpoints):
         search = _CheckpointSearch(flow, part, values)
-        again = search.find(live, asked)
+        again = search.find_recomputed_nodes(live, asked)
         times.update(node.key for node in again.nodes)
         unsure += again.unsure
     return Recomputation(times, tuple(unsure))
@@ -54,14 +54,16 @@ def find_recomputation(
 class _CheckpointSearch:
     """The search for the nodes of one checkpoint that run again."""
 
-    def __init__(self, flow: GradientFlow, part: CheckpointPart, values: Values) -> None:
+    def __init__(self, flow: GradientFlow, part: CheckpointPart, values: GradientStates) -> None:
         self._flow, self._part, self._values = flow, part, values
 
-    def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RecomputedNodes:
+    def find_recomputed_nodes(
+        self, live: Mapping[str, set[str]], asked: set[int]
+    ) -> RecomputedNodes:
         """Return the nodes of the checkpoint that run again; if the checkpoint runs again, add its
         number to `asked`.
         """
-        part, unit = self._part, self._flow.functions.unit
+        part, unit = self._part, self._flow.functions.name_of_tensor_keeper
         asking = [
             node for node in part.nodes if node.key in live and self._gradient_positions(node)
         ]
@@ -71,14 +73,18 @@ class _CheckpointSearch:
             )
         else:
             if part.kind != "reentrant":
-                pieces = part.pieces(unit).items()
-                keeping = {name for name, nodes in pieces if self._keeps_anything(nodes)}
+                pieces = part.nodes_by_piece(unit).items()
+                keeping = {
+                    name for name, nodes in pieces if self._keeps_tensor_for_backward(nodes)
+                }
                 asking = [
                     node for node in asking if self._needs_recomputation(node, keeping, asked)
                 ]
             again = RecomputedNodes()
             if asking:
-                again = run_again(part, self._keeps_anything, self._retention_in_checkpoint, unit)
+                again = pytorch_recomputation(
+                    part, self._keeps_tensor_for_backward, self._retention_in_checkpoint, unit
+                )
         if asking:
             asked.add(part.checkpoint.number)
         return again
@@ -89,11 +95,11 @@ class _CheckpointSearch:
             index for index, _ in self._flow.operands_with_gradient(node, self._values)
         )
 
-    def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
+    def _keeps_tensor_for_backward(self, nodes: tuple[Node, ...]) -> bool:
         """Return whether PyTorch keeps a tensor of this call for its backward pass."""
         if known := self._flow.functions.function_with_own_backward(nodes[0]):
-            return self._flow.is_graded(known, nodes[0], self._values)
-        costs = [self._cost(node) for node in nodes]
+            return self._flow.has_input_with_gradient(known, nodes[0], self._values)
+        costs = [self._forward_cost_and_gradient_macs(node) for node in nodes]
         if any(forward.macs for forward, _ in costs):  # bias alone needs no operand
             return any(macs for _, macs in costs)
         return any(bool(self._gradient_positions(node)) for node in nodes)
@@ -111,10 +117,10 @@ class _CheckpointSearch:
             return inner.number in asked
         return (
             self._retention_in_checkpoint(node, None) != "nothing"
-            and self._flow.functions.unit(node) in keeping
+            and self._flow.functions.name_of_tensor_keeper(node) in keeping
         )
 
-    def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> Kept:
+    def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> KeptForBackward:
         """Return what a node, or the nested checkpoint `inner`, keeps for the backward pass:
         "operands", "results", ... or "nothing".
 
@@ -128,7 +134,7 @@ class _CheckpointSearch:
             return "results" if known.own and known.own.keeps else "nothing"
         return node.training.checkpoint.keeps if node.training.checkpoint else "nothing"
 
-    def _cost(self, node: Node) -> tuple[Cost, int]:
+    def _forward_cost_and_gradient_macs(self, node: Node) -> tuple[Cost, int]:
         """Return the forward cost of a node, and the MACs of its gradients."""
         known = find_operator_rule(node.op)
         try:

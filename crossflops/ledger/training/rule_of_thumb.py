@@ -24,7 +24,7 @@ class FlatDifference(msgspec.Struct, frozen=True):
     by_key: Mapping[str, int] = {}
 
 
-def rule_of_thumb_differences(
+def rule_of_thumb_macs_and_differences(
     graph: Graph, trace: Trace, tokens: int
 ) -> tuple[int, tuple[FlatDifference, ...]]:
     """Return 3 x parameters x tokens, the MACs of the rule of thumb 6 N D, and its differences to
@@ -43,7 +43,9 @@ def rule_of_thumb_differences(
     return thumb, tuple(FlatDifference(cause, macs) for cause, macs in by_cause.items() if macs)
 
 
-def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
+def exact_step_differences_by_cause(
+    graph: Graph, trace: Trace, exact: Steps
+) -> tuple[FlatDifference, ...]:
     """Return the exact MACs of a training step minus 3 x those of its forward pass, by cause.
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no

@@ -17,7 +17,7 @@ class GradientState(NamedTuple):
 
 
 FIXED = GradientState(trained=False, varying=False)
-Values: TypeAlias = dict[str, GradientState]
+GradientStates: TypeAlias = dict[str, GradientState]
 
 
 def is_differentiable_tensor(spec: TensorSpec) -> bool:

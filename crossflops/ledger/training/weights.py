@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from crossflops.errors import InputError
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Parameter, Trace
-from crossflops.ir.training import Steps, matches
+from crossflops.ir.training import Steps, matches_weight_pattern
 from crossflops.ledger.training.loops import nodes_with_bodies
 from crossflops.ledger.training.states import GradientState, is_differentiable_tensor
 
@@ -31,7 +31,7 @@ class TrainedWeights:
         self._met: set[str] = set()
         self._given = not any(module.params for module in trace.modules)
         self._of_calls = bool(trace.calls)
-        self.loops_alike = trace.loops_alike
+        self.is_gradient_equal_in_all_loop_runs = trace.loops_alike
         self._by_name: dict[str, Parameter] = {}
         self._names: dict[int, set[str]] = {}
         for module in trace.modules:
@@ -74,11 +74,11 @@ class TrainedWeights:
         """Return whether a weight with these names is trained: by the patterns, else by
         `trainable`.
         """
-        named = self._matching(self._trainable, names)
-        frozen = self._matching(self._frozen, names)
+        named = self._matches_any_name(self._trainable, names)
+        frozen = self._matches_any_name(self._frozen, names)
         return named or (trainable and not frozen)
 
-    def constants(self, graph: Graph) -> set[str]:
+    def names_of_trained_constants(self, graph: Graph) -> set[str]:
         """Return the names of the results of trained Constant nodes, if all weights of a file are
         Constant nodes; else an empty set.
 
@@ -108,11 +108,11 @@ class TrainedWeights:
         trained = (
             self._given
             and is_differentiable_tensor(spec)
-            and self._matching(self._trainable, names)
+            and self._matches_any_name(self._trainable, names)
         )
         return GradientState(trained, varying=not trained)
 
-    def check(self, graph: Graph) -> None:
+    def check_patterns(self, graph: Graph) -> None:
         """Raise InputError if a pattern of the caller matches no weight of the model."""
         hint = "give modules or parameters, such as 'layer1*'; `count --by module` lists them"
         floats = [
@@ -130,12 +130,19 @@ class TrainedWeights:
                     "leave out --frozen, and give one --trainable for each trained input",
                 )
         for pattern in (*self._frozen, *self._trainable):
-            if pattern not in self._met and not any(matches(n, pattern) for n in self._by_name):
+            if pattern not in self._met and not any(
+                matches_weight_pattern(n, pattern) for n in self._by_name
+            ):
                 raise InputError(f"{pattern!r} matches no weight of {graph.name}", hint)
 
-    def _matching(self, patterns: tuple[str, ...], names: Iterable[str]) -> bool:
+    def _matches_any_name(self, patterns: tuple[str, ...], names: Iterable[str]) -> bool:
         """Return whether a pattern matches one of the names; remember the patterns that did."""
-        met = {pattern for pattern in patterns for name in names if matches(name, pattern)}
+        met = {
+            pattern
+            for pattern in patterns
+            for name in names
+            if matches_weight_pattern(name, pattern)
+        }
         self._met |= met
         return bool(met)
 
@@ -158,7 +165,7 @@ class AllTrainable(TrainedWeights):
         return GradientState(trained, varying=not trained)
 
 
-class AskedWeights(TrainedWeights):
+class RequestedWeights(TrainedWeights):
     """Weights of `autograd.grad(..., inputs)`, which trains the parameters of these names."""
 
     def __init__(self, trace: Trace, names: frozenset[str]) -> None:

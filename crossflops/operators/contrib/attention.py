@@ -12,8 +12,8 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
-    positive,
+    integer_attribute,
+    positive_integer_attribute,
     spec_shape,
 )
 from crossflops.operators.gradient import FUSED
@@ -21,11 +21,11 @@ from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import (
     Shape,
     constraint_by_rank,
-    dims_of,
-    ints,
-    joint,
-    operand_label,
-    operand_shape,
+    first_problem_constraint,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
+    integer_list_or_none,
     shape_constraint,
     sizes_constraint,
 )
@@ -34,6 +34,7 @@ from crossflops.operators.rule import (
     MICROSOFT,
     Constraint,
     Exactness,
+    OperandProblem,
     Operators,
     upper_bound_exactness,
 )
@@ -58,7 +59,7 @@ class Scores(NamedTuple):
     value_depth: int
 
 
-def dense_scores(rows: int, keys: int, depth: int, value_depth: int) -> Scores:
+def dense_score_sizes(rows: int, keys: int, depth: int, value_depth: int) -> Scores:
     """Return the sizes of scores in which each of `rows` queries meets each of `keys` keys."""
     return Scores(rows * keys, rows, depth, value_depth)
 
@@ -85,17 +86,24 @@ def rotary_embedding_cost(node: Node, elements: int) -> Cost:
     """Return the cost of a rotary embedding of `elements` elements of queries and keys: half as
     many pairs.
     """
-    return PAIR * (elements // 2) if integer(node, "do_rotary", 0) else ZERO
+    return PAIR * (elements // 2) if integer_attribute(node, "do_rotary", 0) else ZERO
 
 
-def head_size(width: int, heads: int, node: Node) -> int:
+def width_per_head(width: int, heads: int, node: Node) -> int:
     """Return the width of one head, `width` / `heads`. Raises ValueError if it is not whole."""
     if heads <= 0 or width < 0 or width % heads:
         raise ValueError(f"{width} of {node.op} does not divide into {heads} heads")
     return width // heads
 
 
-class Places(NamedTuple):
+class ProjectedScores(NamedTuple):
+    """The sizes of the scores, and the number of elements of Q, K and V that are projected."""
+
+    scores: Scores
+    projected_elements: int
+
+
+class AttentionInputIndices(NamedTuple):
     """The indices of the inputs that the formulas need; -1 where an operator has no such input."""
 
     mask: int
@@ -105,41 +113,44 @@ class Places(NamedTuple):
     attention_bias: int
 
 
-_SELF = Places(mask=3, bias=2, past=4, past_length=6, attention_bias=5)
-_QUANTIZED = Places(mask=5, bias=2, past=8, past_length=-1, attention_bias=-1)
-_MULTI_HEAD = Places(mask=4, bias=3, past=6, past_length=8, attention_bias=5)
-_DECODER = Places(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
+_SELF = AttentionInputIndices(mask=3, bias=2, past=4, past_length=6, attention_bias=5)
+_QUANTIZED = AttentionInputIndices(mask=5, bias=2, past=8, past_length=-1, attention_bias=-1)
+_MULTI_HEAD = AttentionInputIndices(mask=4, bias=3, past=6, past_length=8, attention_bias=5)
+_DECODER = AttentionInputIndices(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
 
 
-def _has_optional_input(node: Node, index: int) -> bool:
+def _has_input_unless_negative(node: Node, index: int) -> bool:
     """Return whether the node is given the input at this index; False for -1."""
     return index >= 0 and has_input(node, index)
 
 
-def _score_addend_count(node: Node, locations: Places) -> int:
+def _score_addend_count(node: Node, locations: AttentionInputIndices) -> int:
     """Return how many numbers are added to each attention score: one for a mask, one for
     a bias.
     """
-    masked = _has_optional_input(node, locations.mask) or integer(node, "unidirectional", 0) != 0
-    return masked + _has_optional_input(node, locations.attention_bias)
-
-
-def _is_buffer_shared(node: Node, locations: Places) -> bool:
-    """Return whether past and present keys are in one buffer of the maximum length."""
-    return integer(node, "past_present_share_buffer", 0) != 0 or _has_optional_input(
-        node, locations.past_length
+    masked = (
+        _has_input_unless_negative(node, locations.mask)
+        or integer_attribute(node, "unidirectional", 0) != 0
     )
+    return masked + _has_input_unless_negative(node, locations.attention_bias)
 
 
-def _total_key_count(node: Node, locations: Places, new: int) -> int:
+def _is_buffer_shared(node: Node, locations: AttentionInputIndices) -> bool:
+    """Return whether past and present keys are in one buffer of the maximum length."""
+    return integer_attribute(
+        node, "past_present_share_buffer", 0
+    ) != 0 or _has_input_unless_negative(node, locations.past_length)
+
+
+def _total_key_count(node: Node, locations: AttentionInputIndices, new: int) -> int:
     """Return the number of keys: `new` ones plus past ones, or the length of a shared buffer."""
-    if not _has_optional_input(node, locations.past):
+    if not _has_input_unless_negative(node, locations.past):
         return new
     past = spec_shape(input_spec(node, locations.past), at_least=4)[-2]
     return past if _is_buffer_shared(node, locations) else past + new
 
 
-def projection_sizes(node: Node) -> tuple[int, int, int]:
+def qkv_projection_widths(node: Node) -> tuple[int, int, int]:
     """Return the widths of Q, K and V in their merged weights [in, Hq + Hk + Hv]."""
     sizes = node.attrs.get("qkv_hidden_sizes", ())
     if isinstance(sizes, tuple) and sizes:
@@ -153,32 +164,32 @@ def projection_sizes(node: Node) -> tuple[int, int, int]:
     return width // 3, width // 3, width // 3
 
 
-def _self_attention_scores(node: Node, locations: Places) -> tuple[Scores, int]:
+def _self_attention_sizes(node: Node, locations: AttentionInputIndices) -> ProjectedScores:
     """Return the score sizes of a self-attention on an input [B, S, in], and the number of
     elements of Q, K and V together.
     """
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
-    widths, heads = projection_sizes(node), positive(node, "num_heads")
-    depths = [head_size(width, heads, node) for width in widths]
+    widths, heads = qkv_projection_widths(node), positive_integer_attribute(node, "num_heads")
+    depths = [width_per_head(width, heads, node) for width in widths]
     total = _total_key_count(node, locations, length)
-    scores = dense_scores(batch * heads * length, total, depths[0], depths[2])
-    return scores, batch * length * sum(widths)
+    scores = dense_score_sizes(batch * heads * length, total, depths[0], depths[2])
+    return ProjectedScores(scores, batch * length * sum(widths))
 
 
-def _optional_key_count(node: Node, locations: Places) -> int | None:
+def _total_key_count_or_none(node: Node, locations: AttentionInputIndices) -> int | None:
     """Return the number of keys, new and past ones; None if it is unknown."""
     key = node.inputs[1] if len(node.inputs) > 1 else None
-    dims = dims_of(node, 0) if key is None or locations is _SELF else key.shape
-    past = dims_of(node, locations.past)
+    dims = input_shape(node, 0) if key is None or locations is _SELF else key.shape
+    past = input_shape(node, locations.past)
     if dims is None or (
-        _has_optional_input(node, locations.past)
+        _has_input_unless_negative(node, locations.past)
         and (past is None or _is_buffer_shared(node, locations))
     ):
         return None
     return (dims[2] if len(dims) == 4 else dims[1]) + (past[-2] if past else 0)
 
 
-def _mask_shape_constraint(locations: Places) -> Constraint:
+def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
     """Return a constraint on the shape of the mask, which gives lengths of sequences, or masks
     keys or scores.
 
@@ -187,70 +198,71 @@ def _mask_shape_constraint(locations: Places) -> Constraint:
     Only Attention also takes [2B], the ends and the beginnings, and [B, 1], which masks nothing.
     """
 
-    def fitting(node: Node) -> Iterable[Shape] | None:
+    def valid_shapes(node: Node) -> Iterable[Shape] | None:
         """Return the shapes that the mask may have; None if queries or keys have unknown sizes."""
-        query, total = dims_of(node, 0), _optional_key_count(node, locations)
+        query, total = input_shape(node, 0), _total_key_count_or_none(node, locations)
         if query is None or total is None:
             return None
-        batch, past = query[0], dims_of(node, locations.past)
+        batch, past = query[0], input_shape(node, locations.past)
         new = total - (past[-2] if past else 0)
         masks = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
         return [*masks, (2 * batch,), (batch, 1)] if locations is _SELF else [*masks, (batch, new)]
 
-    checked = shape_constraint(locations.mask, fitting, "the mask")
+    checked = shape_constraint(locations.mask, valid_shapes, "the mask")
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the shape of the mask is wrong; "" if nothing is wrong."""
-        mask = dims_of(node, locations.mask)
+        mask = input_shape(node, locations.mask)
         square = mask is not None and len(mask) == 4 and locations is _SELF
         return "" if square else checked(node)
 
     return constraint
 
 
-def _score_bias_constraint(locations: Places) -> Constraint:
+def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
     """Return a constraint on attention_bias: its shape is [1 or B, 1 or N, S, T]."""
 
-    def fitting(node: Node) -> Iterable[Shape] | None:
+    def valid_shapes(node: Node) -> Iterable[Shape] | None:
         """Return the shapes that attention_bias may have; None if the sizes are unknown."""
         query, total, heads = (
-            dims_of(node, 0),
-            _optional_key_count(node, locations),
-            positive(node, "num_heads"),
+            input_shape(node, 0),
+            _total_key_count_or_none(node, locations),
+            positive_integer_attribute(node, "num_heads"),
         )
         if query is None or total is None:
             return None
         leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
         return [(*first, query[1], total) for first in leading]
 
-    return shape_constraint(locations.attention_bias, fitting, "attention_bias")
+    return shape_constraint(locations.attention_bias, valid_shapes, "attention_bias")
 
 
-def _heads_divide(node: Node) -> str:
+def _head_division_constraint(node: Node) -> OperandProblem:
     """Return why the widths of Q, K and V do not divide into the heads; "" if nothing is wrong."""
-    heads, weights = positive(node, "num_heads"), operand_shape(node, 1)
+    heads, weights = positive_integer_attribute(node, "num_heads"), input_shape_or_raise(node, 1)
     if len(weights) != 2:
         return ""
-    if _has_hidden_sizes(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
-        return f"attribute 'qkv_hidden_sizes' is {ints(node, 'qkv_hidden_sizes')}: 3 are needed"
+    hidden_sizes = integer_list_or_none(node, "qkv_hidden_sizes")
+    if _has_hidden_sizes(node) and len(hidden_sizes or ()) != 3:
+        return f"attribute 'qkv_hidden_sizes' is {hidden_sizes}: 3 are needed"
     widths = (
-        projection_sizes(node) if weights[1] % 3 == 0 or _has_hidden_sizes(node) else (weights[1],)
+        qkv_projection_widths(node)
+        if weights[1] % 3 == 0 or _has_hidden_sizes(node)
+        else (weights[1],)
     )
     if len(widths) == 1:
         return (
-            f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1, which is not a "
+            f"{input_label(node, 1, 'weights')} has {weights[1]} at axis 1, which is not a "
             "multiple of 3"
         )
     if sum(widths) != weights[1]:
-        has = f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1"
+        has = f"{input_label(node, 1, 'weights')} has {weights[1]} at axis 1"
         return f"{has}, but qkv_hidden_sizes add up to {sum(widths)}"
     if widths[0] != widths[1]:
         return f"attribute 'qkv_hidden_sizes' has {widths[0]} for Q, but {widths[1]} for K"
     for width in widths:
         if width % heads:
-            return (
-                f"{operand_label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
-            )
+            return f"{input_label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
     return ""
 
 
@@ -259,24 +271,24 @@ def _has_hidden_sizes(node: Node) -> bool:
     return bool(node.attrs.get("qkv_hidden_sizes"))
 
 
-def _attention_past_constraint(node: Node) -> str:
+def _attention_past_constraint(node: Node) -> OperandProblem:
     """Return why the past keys [2, B, N, P, D] do not have the number and width of the key heads;
     "" if nothing is wrong.
     """
-    past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
-    if past is None or dims_of(node, 1) is None or len(past) != 5:
+    past, heads = input_shape(node, _SELF.past), positive_integer_attribute(node, "num_heads")
+    if past is None or input_shape(node, 1) is None or len(past) != 5:
         return ""
-    depth = projection_sizes(node)[1] // heads
+    depth = qkv_projection_widths(node)[1] // heads
     if (past[2], past[4]) == (heads, depth):
         return ""
-    return f"{operand_label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
+    return f"{input_label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
 
 
 _SELF_OPERANDS = (
     sizes_constraint(
         "input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"
     ),
-    _heads_divide,
+    _head_division_constraint,
     _mask_shape_constraint(_SELF),
     _score_bias_constraint(_SELF),
     _attention_past_constraint,
@@ -290,20 +302,21 @@ _CORE = (
 _PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds; {_CORE}"
 
 
-def past_buffer_exactness(locations: Places) -> Callable[[Node], Exactness]:
+def past_buffer_exactness(locations: AttentionInputIndices) -> Callable[[Node], Exactness]:
     """Return a function that gives "bound" for a node whose past and present keys share a buffer,
     since values decide how full it is; else "exact".
     """
 
-    def judge(node: Node) -> Exactness:
+    def exactness_of_node(node: Node) -> Exactness:
         """Return "bound" if past and present keys of the node share a buffer, else "exact"."""
         return (
             "bound"
-            if _has_optional_input(node, locations.past) and _is_buffer_shared(node, locations)
+            if _has_input_unless_negative(node, locations.past)
+            and _is_buffer_shared(node, locations)
             else "exact"
         )
 
-    return judge
+    return exactness_of_node
 
 
 @operator(
@@ -319,7 +332,7 @@ def past_buffer_exactness(locations: Places) -> Callable[[Node], Exactness]:
     doubt=past_buffer_exactness(_SELF),
     requires=_SELF_OPERANDS,
 )
-def contrib_attention_cost(node: Node, locations: Places = _SELF) -> Cost:
+def contrib_attention_cost(node: Node, locations: AttentionInputIndices = _SELF) -> Cost:
     """Return the cost of onnxruntime's Attention: the projection of the input to Q, K and V, then
     softmax(Q * K^T * scale + mask) * V.
 
@@ -327,11 +340,11 @@ def contrib_attention_cost(node: Node, locations: Places = _SELF) -> Cost:
     S muls; a mask (or unidirectional) S adds, attention_bias S adds; do_rotary n(Q)/2 + n(K)/2
     pairs. A causal mask saves nothing (dense). input [B, S, in], weights [in, Hq + Hk + Hv].
     """
-    scores, projected = _self_attention_scores(node, locations)
+    scores, projected = _self_attention_sizes(node, locations)
     macs = projected * spec_shape(input_spec(node, 0), rank=3)[2]
-    biased = projected if _has_optional_input(node, locations.bias) else 0
-    first, second, _ = projection_sizes(node)
-    tokens = projected // (sum(projection_sizes(node)) or 1)
+    biased = projected if _has_input_unless_negative(node, locations.bias) else 0
+    first, second, _ = qkv_projection_widths(node)
+    tokens = projected // (sum(qkv_projection_widths(node)) or 1)
     turned = rotary_embedding_cost(node, tokens * (first + second))
     return (
         Cost(macs=macs, adds=biased)
@@ -349,34 +362,40 @@ def contrib_attention_cost(node: Node, locations: Places = _SELF) -> Cost:
             "input[B,S,I] weight[I,H] bias[H] input_scale?[1] weight_scale?[H] mask "
             "input_zero_point?[1] weight_zero_point?[H]"
         ),
-        _heads_divide,
+        _head_division_constraint,
     ),
 )
-def qattention(node: Node) -> Cost:
+def contrib_qattention_cost(node: Node) -> Cost:
     """Return the cost of QAttention: as Attention, with the projection in eight bits.
 
     Zero points n(input) + n(weight) adds, n(QKV) muls by the scales. The scores are real.
     """
     shifted = sum(input_element_count(node, i) for i in (0, 1) if has_input(node, i + 6))
-    projected = _self_attention_scores(node, _QUANTIZED)[1]
+    projected = _self_attention_sizes(node, _QUANTIZED)[1]
     return contrib_attention_cost(node, _QUANTIZED) + Cost(adds=shifted, muls=projected)
 
 
-def heads_of(node: Node, locations: Places = _MULTI_HEAD) -> tuple[Scores, int]:
+def multi_head_attention_sizes(
+    node: Node, locations: AttentionInputIndices = _MULTI_HEAD
+) -> ProjectedScores:
     """Return the score sizes of an attention on projected operands, and the number of elements of
     these operands together.
 
     query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or a
     cached one [B, N, L, D]; value [B, L, Hv] or [B, N, L, Dv].
     """
-    query, heads = spec_shape(input_spec(node, 0), at_least=3), positive(node, "num_heads")
+    query, heads = (
+        spec_shape(input_spec(node, 0), at_least=3),
+        positive_integer_attribute(node, "num_heads"),
+    )
     if len(query) == 5:
         total = _total_key_count(node, locations, query[1])
-        return dense_scores(query[0] * heads * query[1], total, query[4], query[4]), prod(query)
+        scores = dense_score_sizes(query[0] * heads * query[1], total, query[4], query[4])
+        return ProjectedScores(scores, prod(query))
     batch, length, width = spec_shape(input_spec(node, 0), rank=3)
     if not has_input(node, 1):
-        return _joint_qkv_scores(node, locations, heads)
-    depth = head_size(width, heads, node)
+        return _joint_qkv_attention_sizes(node, locations, heads)
+    depth = width_per_head(width, heads, node)
     key = spec_shape(input_spec(node, 1), at_least=3)
     if len(key) == 5:
         total, value_depth, more = _total_key_count(node, locations, key[1]), key[4], prod(key)
@@ -384,21 +403,25 @@ def heads_of(node: Node, locations: Places = _MULTI_HEAD) -> tuple[Scores, int]:
         total, value_depth, more = key[2], spec_shape(input_spec(node, 2), rank=4)[3], 0
     else:
         value = spec_shape(input_spec(node, 2), rank=3)
-        value_depth = head_size(value[2], heads, node)
+        value_depth = width_per_head(value[2], heads, node)
         total, more = _total_key_count(node, locations, key[1]), prod(key) + prod(value)
-    return dense_scores(batch * heads * length, total, depth, value_depth), prod(query) + more
+    scores = dense_score_sizes(batch * heads * length, total, depth, value_depth)
+    return ProjectedScores(scores, prod(query) + more)
 
 
-def _joint_qkv_scores(node: Node, locations: Places, heads: int) -> tuple[Scores, int]:
+def _joint_qkv_attention_sizes(
+    node: Node, locations: AttentionInputIndices, heads: int
+) -> ProjectedScores:
     """Return the score sizes of an attention with Q, K and V in one input [B, S, 3*H], and the
     number of its elements.
 
     The query is [B, S, 3 * H].
     """
     batch, length, width = spec_shape(input_spec(node, 0), rank=3)
-    depth = head_size(width, 3 * heads, node)
+    depth = width_per_head(width, 3 * heads, node)
     total = _total_key_count(node, locations, length)
-    return dense_scores(batch * heads * length, total, depth, depth), batch * length * width
+    scores = dense_score_sizes(batch * heads * length, total, depth, depth)
+    return ProjectedScores(scores, batch * length * width)
 
 
 _KEYS = {
@@ -408,74 +431,74 @@ _KEYS = {
 }
 
 
-def _key_value_constraint(node: Node) -> str:
+def _key_value_sizes_constraint(node: Node) -> OperandProblem:
     """Return why keys and values do not fit the queries of a multi-head attention; "" if nothing
     is wrong.
     """
     if not has_input(node, 1):
         return ""
-    key = dims_of(node, 1)
+    key = input_shape(node, 1)
     return "" if key is None else _KEYS.get(len(key), _key_rank_problem)(node)
 
 
-def _key_rank_problem(node: Node) -> str:
+def _key_rank_problem(node: Node) -> OperandProblem:
     """Return the message that the key must have rank 3, 4 or 5."""
     return (
-        f"{operand_label(node, 1, 'key')} has rank "
-        f"{len(dims_of(node, 1) or ())}, but needs 3, 4 or 5"
+        f"{input_label(node, 1, 'key')} has rank "
+        f"{len(input_shape(node, 1) or ())}, but needs 3, 4 or 5"
     )
 
 
-def _whole_heads(node: Node) -> str:
+def _whole_head_widths_constraint(node: Node) -> OperandProblem:
     """Return why the widths of query, key and value do not divide into the heads; "" if nothing is
     wrong.
     """
-    heads = positive(node, "num_heads")
-    if dims_of(node, 0) is None:
+    heads = positive_integer_attribute(node, "num_heads")
+    if input_shape(node, 0) is None:
         return ""
     packed = 3 if not has_input(node, 1) else 1
     for index, parts in ((0, packed), (1, 1), (2, 1)):
-        dims = dims_of(node, index)
+        dims = input_shape(node, index)
         if dims is not None and len(dims) == 3 and dims[2] % (parts * heads):
-            has = f"{operand_label(node, index)} has {dims[2]} at axis 2"
+            has = f"{input_label(node, index)} has {dims[2]} at axis 2"
             return f"{has}, which does not divide into {parts * heads} heads"
     return ""
 
 
-def _qkv_bias_constraint(node: Node) -> str:
+def _qkv_bias_constraint(node: Node) -> OperandProblem:
     """Return why the bias is not one vector for query, key and value together; "" if nothing is
     wrong.
     """
-    query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
+    query, value, bias = input_shape(node, 0), input_shape(node, 2), input_shape(node, 3)
     if bias is None or query is None or value is None or len(query) != 3:
         return ""
     width = value[2] if len(value) == 3 else query[2]
     if bias == (2 * query[2] + width,):
         return ""
     return (
-        f"{operand_label(node, 3, 'bias')} needs "
-        f"{2 * query[2] + width} numbers for {operand_label(node, 0)}"
+        f"{input_label(node, 3, 'bias')} needs "
+        f"{2 * query[2] + width} numbers for {input_label(node, 0)}"
     )
 
 
-def _cache_heads_constraint(locations: Places) -> Constraint:
+def _cache_heads_constraint(locations: AttentionInputIndices) -> Constraint:
     """Return a constraint on past_key and past_value: their shape is [B, N, P, D] with the heads
     of the query.
     """
 
-    def fitting(node: Node) -> Iterable[Shape] | None:
+    def valid_shapes(node: Node) -> Iterable[Shape] | None:
         """Return the shape that past_key and past_value may have; None if it is unknown."""
-        query, past = dims_of(node, 0), dims_of(node, locations.past)
+        query, past = input_shape(node, 0), input_shape(node, locations.past)
         if query is None or past is None or len(query) != 3:
             return None
-        heads = positive(node, "num_heads")
+        heads = positive_integer_attribute(node, "num_heads")
         # packed, the query holds the keys and the values, too
         width = query[2] // (1 if has_input(node, 1) else 3)
         return [(query[0], heads, past[2] if len(past) == 4 else 0, width // heads)]
 
-    return joint(
-        shape_constraint(locations.past, fitting, "past_key"),
-        shape_constraint(locations.past + 1, fitting, "past_value"),
+    return first_problem_constraint(
+        shape_constraint(locations.past, valid_shapes, "past_key"),
+        shape_constraint(locations.past + 1, valid_shapes, "past_value"),
     )
 
 
@@ -498,37 +521,35 @@ _OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
                 ),
             },
         ),
-        _key_value_constraint,
-        _whole_heads,
+        _key_value_sizes_constraint,
+        _whole_head_widths_constraint,
         _qkv_bias_constraint,
         _mask_shape_constraint(_MULTI_HEAD),
         _score_bias_constraint(_MULTI_HEAD),
         _cache_heads_constraint(_MULTI_HEAD),
     ),
 )
-def multi_head(node: Node, locations: Places = _MULTI_HEAD) -> Cost:
+def multi_head_attention_cost(node: Node, locations: AttentionInputIndices = _MULTI_HEAD) -> Cost:
     """Return the cost of MultiHeadAttention, softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V +
     bV), without projections.
 
     MACs = B*N*S*T*(D + Dv), T = past + L: the projections are other nodes, their bias is here,
     n(Q) + n(K) + n(V) adds. scale S muls; a mask (or unidirectional) S adds, attention_bias S
-    adds; softmax. See `heads_of` for the operands.
+    adds; softmax. See `multi_head_attention_sizes` for the operands.
     """
-    scores, elements = heads_of(node, locations)
-    biased = ADD * elements if _has_optional_input(node, locations.bias) else ZERO
+    scores, elements = multi_head_attention_sizes(node, locations)
+    biased = ADD * elements if _has_input_unless_negative(node, locations.bias) else ZERO
     return biased + attention_score_cost(scores, _score_addend_count(node, locations))
 
 
-def _one_width(node: Node) -> str:
+def _equal_value_width_constraint(node: Node) -> OperandProblem:
     """Return why the values of a decoder are not as wide as its queries; "" if nothing
     is wrong.
     """
-    query, value = dims_of(node, 0), dims_of(node, 2)
+    query, value = input_shape(node, 0), input_shape(node, 2)
     if not query or not value or len(value) != 3 or value[-1] == query[-1]:
         return ""
-    return (
-        f"{operand_label(node, 2, 'value')} has {value[-1]} at axis 2, but {query[-1]} is needed"
-    )
+    return f"{input_label(node, 2, 'value')} has {value[-1]} at axis 2, but {query[-1]} is needed"
 
 
 @operator(
@@ -537,19 +558,19 @@ def _one_width(node: Node) -> str:
     doubt=past_buffer_exactness(_DECODER),
     requires=(
         sizes_constraint("query[B,1,H] key[B,...] value[B,...]"),
-        _one_width,
-        _key_value_constraint,
-        _whole_heads,
+        _equal_value_width_constraint,
+        _key_value_sizes_constraint,
+        _whole_head_widths_constraint,
         _mask_shape_constraint(_DECODER),
         _score_bias_constraint(_DECODER),
         _cache_heads_constraint(_DECODER),
     ),
 )
-def decoder_multi_head(node: Node) -> Cost:
+def decoder_multi_head_attention_cost(node: Node) -> Cost:
     """Return the cost of DecoderMaskedMultiHeadAttention: MultiHeadAttention of one query, with
     its inputs at other positions.
     """
-    return multi_head(node, _DECODER)
+    return multi_head_attention_cost(node, _DECODER)
 
 
 _PACKED_CORE = "S = N*T*longest; scale: S muls; attention_bias: S adds; softmax"
@@ -575,13 +596,13 @@ def contrib_packed_attention_cost(node: Node) -> Cost:
     muls, attention_bias N*T*S adds.
     """
     tokens, width = spec_shape(input_spec(node, 0), rank=2)
-    sizes, heads = projection_sizes(node), positive(node, "num_heads")
+    sizes, heads = qkv_projection_widths(node), positive_integer_attribute(node, "num_heads")
     longest = spec_shape(input_spec(node, 3), rank=2)[1]
-    depths = [head_size(size, heads, node) for size in sizes]
+    depths = [width_per_head(size, heads, node) for size in sizes]
     projected = tokens * sum(sizes)
     macs = Cost(macs=projected * width, adds=projected if has_input(node, 2) else 0)
     return macs + attention_score_cost(
-        dense_scores(heads * tokens, longest, depths[0], depths[2]), has_input(node, 5)
+        dense_score_sizes(heads * tokens, longest, depths[0], depths[2]), has_input(node, 5)
     )
 
 
@@ -603,15 +624,18 @@ def contrib_packed_heads_cost(node: Node) -> Cost:
 
     query [T, N*D] (key, value alike), or packed [T, N, 3, D]; token_offset [B, S] is input 4.
     """
-    query, heads = spec_shape(input_spec(node, 0), at_least=2), positive(node, "num_heads")
+    query, heads = (
+        spec_shape(input_spec(node, 0), at_least=2),
+        positive_integer_attribute(node, "num_heads"),
+    )
     longest = spec_shape(input_spec(node, 4), rank=2)[1]
     if len(query) == 4:
         depth, value_depth, elements = query[3], query[3], prod(query)
     else:
         key, value = (spec_shape(input_spec(node, i), rank=2) for i in (1, 2))
-        depth, value_depth = (head_size(dims[1], heads, node) for dims in (query, value))
+        depth, value_depth = (width_per_head(dims[1], heads, node) for dims in (query, value))
         elements = prod(query) + prod(key) + prod(value)
     biased = ADD * elements if has_input(node, 3) else ZERO
     return biased + attention_score_cost(
-        dense_scores(heads * query[0], longest, depth, value_depth), has_input(node, 6)
+        dense_score_sizes(heads * query[0], longest, depth, value_depth), has_input(node, 6)
     )

@@ -11,16 +11,16 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     spec_shape,
     string_attribute,
 )
 from crossflops.operators.convolution_and_pooling import (
     POOL,
-    conv_transpose,
     conv_transpose_constraint,
-    max_pool,
+    max_pool_cost,
+    onnx_conv_transpose_cost,
 )
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.movement import (
@@ -34,15 +34,15 @@ from crossflops.operators.normalization import flat_softmax_cost
 from crossflops.operators.operands import (
     Shape,
     axis_range_problem,
-    broadcasting,
+    broadcast_constraint_on,
     constraint_by_rank,
-    dims_of,
-    equal,
-    operand_label,
-    operand_shape,
+    equal_shapes_constraint,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
     rank_constraint,
     shape_constraint,
-    single,
+    single_number_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import (
@@ -52,49 +52,55 @@ from crossflops.operators.pointwise import (
     GELU_TANH,
     MUL,
     SILU,
+    formula_per_output_element,
     gelu_backward,
-    per_element,
 )
-from crossflops.operators.reduction import unique
-from crossflops.operators.resampling import SAMPLED, grid_sample
-from crossflops.operators.rule import MICROSOFT, Operators, estimate_exactness
+from crossflops.operators.reduction import unique_cost
+from crossflops.operators.resampling import SAMPLED, grid_sample_cost
+from crossflops.operators.rule import MICROSOFT, OperandProblem, Operators, estimate_exactness
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
 operator("Pad", MOVED, requires=pad_constraint)(movement_cost)
-operator("Trilu", MOVED, requires=(rank_constraint(0, 2, least=True), single(1)))(movement_cost)
-operator("ExpandDims", MOVED, traffic="view", requires=single(1))(movement_cost)
+operator(
+    "Trilu", MOVED, requires=(rank_constraint(0, 2, or_higher=True), single_number_constraint(1))
+)(movement_cost)
+operator("ExpandDims", MOVED, traffic="view", requires=single_number_constraint(1))(movement_cost)
 operator("GatherND", MOVED, traffic="gather", requires=gather_nd_constraint)(movement_cost)
 operator("TorchEmbedding", MOVED, traffic="gather")(movement_cost)
 operator(("SampleOp", "RemovePadding", "RestorePadding"), MOVED)(movement_cost)
 operator("BitmaskDropout", "0 in inference", traffic="view")(onnx_dropout_cost)
-operator("Range", "n(Y)*(mul, add): Y = start + i * delta", requires=single(0, 1, 2))(
-    per_element(MUL + ADD)
-)
+operator(
+    "Range", "n(Y)*(mul, add): Y = start + i * delta", requires=single_number_constraint(0, 1, 2)
+)(formula_per_output_element(MUL + ADD))
 operator(
     "Unique",
     "n(x)*ceil(log2 n(x)) compares",
     requires=rank_constraint(0, 1),
     doubt=estimate_exactness,
-)(unique)
+)(unique_cost)
 operator(
     "GridSample",
     "N*prod(o)*d*(mul, add) + bilinear: n(Y)*(2^d muls, 2^d-1 adds); bicubic: 4^d; "
     "nearest: N*prod(o)*d rounds",
     doubt=estimate_exactness,
     requires=SAMPLED,
-)(grid_sample)
+)(grid_sample_cost)
 
 
-def _window_unfold_constraint(node: Node) -> str:
+def _window_unfold_constraint(node: Node) -> OperandProblem:
     """Return why an axis is shorter than the windows that unfold it; "" if nothing is wrong."""
-    dims, index, extent = operand_shape(node, 0), integer(node, "dim", -1), integer(node, "size")
+    dims, index, extent = (
+        input_shape_or_raise(node, 0),
+        integer_attribute(node, "dim", -1),
+        integer_attribute(node, "size"),
+    )
     if wrong := axis_range_problem(node, index):
         return wrong
     if 0 < extent <= dims[index]:
         return ""
     return (
-        f"{operand_label(node, 0)} has {dims[index]} at axis {index}, but attribute 'size' is "
+        f"{input_label(node, 0)} has {dims[index]} at axis {index}, but attribute 'size' is "
         f"{extent}"
     )
 
@@ -107,7 +113,7 @@ operator("UnfoldTensor", MOVED, requires=_window_unfold_constraint)(movement_cos
     "n(C)/2*(4 muls, 2 adds)",
     requires=sizes_constraint("A[...,2] B[...,2]"),
 )
-def complex_mul(node: Node) -> Cost:
+def complex_mul_cost(node: Node) -> Cost:
     """Return the cost of ComplexMul or ComplexMulConj: 4 muls and 2 adds for each complex number
     of the result.
     """
@@ -135,21 +141,19 @@ def row_distances_cost(node: Node) -> Cost:
 
 
 @operator("IsAllFinite", "n compares")
-def all_finite(node: Node) -> Cost:
+def all_finite_cost(node: Node) -> Cost:
     """Return the cost of IsAllFinite: a compare for each element of every input."""
     return Cost(compares=sum(input_element_count(node, i) for i in range(len(node.inputs))))
 
 
-def _pool_mask_constraint(node: Node) -> str:
+def _pool_mask_constraint(node: Node) -> OperandProblem:
     """Return why the mask of MaxpoolWithMask does not have the sizes of the data; "" if nothing is
     wrong.
     """
-    dims, mask = operand_shape(node, 0), operand_shape(node, 1)
+    dims, mask = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if len(mask) == len(dims) and mask[2:] == dims[2:]:
         return ""
-    return (
-        f"{operand_label(node, 1, 'M')} does not have the extents of {operand_label(node, 0, 'X')}"
-    )
+    return f"{input_label(node, 1, 'M')} does not have the extents of {input_label(node, 0, 'X')}"
 
 
 @operator(
@@ -159,7 +163,7 @@ def max_pool_mask_cost(node: Node) -> Cost:
     """Return the cost of MaxpoolWithMask: as MaxPool, and a compare for each element of
     the input.
     """
-    return max_pool(node) + Cost(compares=input_element_count(node, 0))
+    return max_pool_cost(node) + Cost(compares=input_element_count(node, 0))
 
 
 @operator(
@@ -169,18 +173,18 @@ def max_pool_mask_cost(node: Node) -> Cost:
         0, {2: sizes_constraint("input[M,N]"), 3: sizes_constraint("input[1,M,N]")}
     ),
 )
-def time_warping(node: Node) -> Cost:
+def dynamic_time_warping_cost(node: Node) -> Cost:
     """Return the cost of DynamicTimeWarping: 2 compares and an add for each cell of the table; the
     way back is not counted.
     """
     return Cost(compares=2, adds=1) * input_element_count(node, 0)
 
 
-def _two_for_each(node: Node) -> Iterable[Shape] | None:
+def _pads_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that the pads may have: two numbers for each spatial axis; None if the
     axes are unknown.
     """
-    dims = dims_of(node, 0)
+    dims = input_shape(node, 0)
     return None if dims is None else [(2 * (len(dims) - 2),)]
 
 
@@ -190,16 +194,16 @@ def _two_for_each(node: Node) -> Iterable[Shape] | None:
     requires=(
         sizes_constraint("g=@group:1 X[N,g*C,...] W[g*C,P,...] Pads[_] B[g*P]"),
         conv_transpose_constraint(padded=False),
-        shape_constraint(2, _two_for_each, "Pads"),
+        shape_constraint(2, _pads_shapes, "Pads"),
     ),
 )
-def dynamic_pads(node: Node) -> Cost:
+def conv_transpose_with_dynamic_pads_cost(node: Node) -> Cost:
     """Return the cost of ConvTransposeWithDynamicPads: as ConvTranspose, with the bias
     as input 3.
     """
     bias = output_element_count(node) if has_input(node, 3) else 0
     unbiased = msgspec.structs.replace(node, inputs=node.inputs[:2])
-    return conv_transpose(unbiased) + Cost(adds=bias)
+    return onnx_conv_transpose_cost(unbiased) + Cost(adds=bias)
 
 
 # Activations that onnxruntime fuses: alone, behind a bias, or at the end of another operator.
@@ -214,7 +218,7 @@ NAMED: Mapping[str, Cost] = {
 }
 
 
-def activation_cost(node: Node, attribute: str = "activation", default: str = "") -> Cost:
+def activation_cost_by_name(node: Node, attribute: str = "activation", default: str = "") -> Cost:
     """Return the cost per element of the activation that an attribute names. Raises ValueError if
     it is unknown.
     """
@@ -236,7 +240,7 @@ def contrib_gelu_cost(node: Node) -> Cost:
 @operator(
     "BiasGelu", "n(C)*(div, erf, 2 adds, 2 muls)", requires=sizes_constraint("A[...,H] B[H]")
 )
-def bias_gelu(node: Node) -> Cost:
+def bias_gelu_cost(node: Node) -> Cost:
     """Return the cost of BiasGelu, Gelu(A + B): a div, an erf, 2 adds and 2 muls per element."""
     return (GELU + ADD) * output_element_count(node)
 
@@ -246,7 +250,7 @@ def bias_gelu(node: Node) -> Cost:
     "n(Y)*(pow, tanh, 2 adds, 4 muls); bias: n(Y) adds",
     requires=sizes_constraint("X[...,H] bias[H]"),
 )
-def fast_gelu(node: Node) -> Cost:
+def fast_gelu_cost(node: Node) -> Cost:
     """Return the cost of FastGelu, Gelu by tanh: a pow, a tanh, 2 adds and 4 muls per element;
     with a bias an add more.
     """
@@ -254,7 +258,7 @@ def fast_gelu(node: Node) -> Cost:
 
 
 @operator("QuickGelu", "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls")
-def quick_gelu(node: Node) -> Cost:
+def quick_gelu_cost(node: Node) -> Cost:
     """Return the cost of QuickGelu, X * sigmoid(alpha * X): a sigmoid and 2 muls per element (1
     mul if alpha is 1).
     """
@@ -276,7 +280,7 @@ def contrib_scaled_silu_cost(node: Node) -> Cost:
     "n(X) adds, n(Y)*(div, erf, add, 3 muls)",
     requires=sizes_constraint("X[N,S,D] bias[D]"),
 )
-def bias_split_gelu(node: Node) -> Cost:
+def bias_split_gelu_cost(node: Node) -> Cost:
     """Return the cost of BiasSplitGelu, left * Gelu(right) with (left, right) the halves of X +
     bias.
 
@@ -288,9 +292,9 @@ def bias_split_gelu(node: Node) -> Cost:
 @operator(
     "BiasSoftmax",
     "n adds, n-m compares, n subs, n exps, n-m adds, n divs; m = dims before axis",
-    requires=broadcasting(0, 1),
+    requires=broadcast_constraint_on(0, 1),
 )
-def bias_softmax(node: Node) -> Cost:
+def bias_softmax_cost(node: Node) -> Cost:
     """Return the cost of BiasSoftmax: softmax(data + bias) over the axes from `axis` on."""
     return flat_softmax_cost(node) + Cost(adds=input_element_count(node))
 
@@ -298,9 +302,9 @@ def bias_softmax(node: Node) -> Cost:
 @operator(
     ("BiasDropout", "BitmaskBiasDropout"),
     "n adds; residual: n adds; inference",
-    requires=(broadcasting(0, 1), equal(0, 2)),
+    requires=(broadcast_constraint_on(0, 1), equal_shapes_constraint(0, 2)),
 )
-def bias_dropout(node: Node) -> Cost:
+def bias_dropout_cost(node: Node) -> Cost:
     """Return the cost of BiasDropout in inference, data + bias + residual: an add per element for
     each of the two.
 
@@ -314,6 +318,6 @@ def bias_dropout(node: Node) -> Cost:
 
 
 @operator("BiasAdd", "2n(Y) adds", requires=sizes_constraint("X[N,S,C] bias[C] skip[N,S,C]"))
-def bias_add(node: Node) -> Cost:
+def bias_add_cost(node: Node) -> Cost:
     """Return the cost of BiasAdd, X + bias + skip: 2 adds per element."""
     return Cost(adds=2) * output_element_count(node)

@@ -32,14 +32,14 @@ def _input_bits_precision(index: int) -> Callable[[Node], str]:
     input with the number of bits.
     """
 
-    def stores(node: Node) -> str:
+    def precision_of_result(node: Node) -> str:
         """Return "intN" for the constant number N of bits in the input; "" if it is not
         constant.
         """
         bits = node.values.get(index, ())
         return f"int{bits[0]}" if len(bits) == 1 and bits[0] > 0 else ""
 
-    return stores
+    return precision_of_result
 
 
 def _target_dtype_precision(node: Node) -> str:
@@ -62,7 +62,7 @@ for domain in (QONNX, FINN, BREVITAS):
         stores=_input_bits_precision(3),
         numbers=(3,),
     )
-    def quant(node: Node) -> Cost:
+    def qonnx_quant_cost(node: Node) -> Cost:
         """Return the cost of Quant, (clip(round(x / scale + zero_point)) - zero_point) * scale,
         per element.
         """
@@ -76,7 +76,7 @@ for domain in (QONNX, FINN, BREVITAS):
         backward=_STRAIGHT,
         stores=lambda _node: "int1",
     )
-    def bipolar_quant(node: Node) -> Cost:
+    def qonnx_bipolar_quant_cost(node: Node) -> Cost:
         """Return the cost of BipolarQuant, scale where x >= 0 and -scale elsewhere: a compare and
         a mul per element.
         """
@@ -91,7 +91,7 @@ for domain in (QONNX, FINN, BREVITAS):
         stores=_input_bits_precision(4),
         numbers=(4,),
     )
-    def trunc(node: Node) -> Cost:
+    def qonnx_trunc_cost(node: Node) -> Cost:
         """Return the cost of Trunc, (floor(round(x / scale + zero_point) / 2^bits) - zero_point) *
         scale, per element.
         """
@@ -105,7 +105,7 @@ for domain in (QONNX, FINN, BREVITAS):
         stores=_target_dtype_precision,
         requires=sizes_constraint("x thresholds[_,T]"),
     )
-    def multi_threshold(node: Node) -> Cost:
+    def multi_threshold_cost(node: Node) -> Cost:
         """Return the cost of MultiThreshold, scale * (number of T thresholds that x reaches) +
         bias, per element.
         """

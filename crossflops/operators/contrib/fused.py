@@ -11,27 +11,27 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
     spec_shape,
 )
-from crossflops.operators.contrib.elementwise import activation_cost
+from crossflops.operators.contrib.elementwise import activation_cost_by_name
 from crossflops.operators.convolution_and_pooling import (
     CONV,
     POOL,
-    average_pool,
-    conv_transpose,
-    global_average_pool,
-    global_lp_pool,
-    global_max_pool,
-    lp_pool,
-    max_pool,
-    pads_within,
-    qlinear_conv,
+    average_pool_cost,
+    global_average_pool_cost,
+    global_lp_pool_cost,
+    global_max_pool_cost,
+    lp_pool_cost,
+    max_pool_cost,
+    onnx_conv_transpose_cost,
+    pooling_pads_constraint,
+    qlinear_conv_cost,
     window_constraint,
 )
-from crossflops.operators.gradient import FUSED, Gradient, Wanted, each_operand
+from crossflops.operators.gradient import FUSED, Gradient, OperandPositions, product_backward
 from crossflops.operators.matmul import (
     GEMM,
     MATMUL,
@@ -42,31 +42,32 @@ from crossflops.operators.matmul import (
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.normalization import (
     STANDARD,
-    batch_normalization,
-    local_response,
+    batch_normalization_cost,
     log_softmax_cost,
+    lrn_cost,
     softmax_cost,
-    standardization,
+    standardization_cost,
 )
 from crossflops.operators.operands import (
     Shape,
-    dims_of,
-    joint,
-    operand_label,
+    first_problem_constraint,
+    input_label,
+    input_shape,
     rank_constraint,
-    result_shape,
     shape_constraint,
+    shape_of_output,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import GELU_TANH
-from crossflops.operators.quantization import requantize
-from crossflops.operators.resampling import grid_sample, onnx_resize_cost, scale_is_a_value
+from crossflops.operators.quantization import requantization_cost
+from crossflops.operators.resampling import grid_sample_cost, onnx_resize_cost, resize_exactness
 from crossflops.operators.rule import (
     MICROSOFT,
     NCHWC,
     NHWC,
     Constraint,
     Formula,
+    OperandProblem,
     Operators,
     estimate_exactness,
     upper_bound_exactness,
@@ -84,34 +85,36 @@ _CONV = "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds"
 _ACTIVATION = "; activation: n(Y)"
 
 
-def _conv_addend_constraint(node: Node) -> str:
+def _conv_addend_constraint(node: Node) -> OperandProblem:
     """Return why the added input Z of a fused convolution does not have Y's shape; "" if nothing
     is wrong.
     """
     return shape_constraint(
-        3, lambda _: None if (result := result_shape(node)) is None else [result], "Z"
+        3, lambda _: None if (result := shape_of_output(node)) is None else [result], "Z"
     )(node)
 
 
-def _nhwc_conv_constraint(node: Node) -> str:
+def _nhwc_conv_constraint(node: Node) -> OperandProblem:
     """Return why the weight of NhwcConv does not fit; "" if nothing is wrong.
 
     It is [M, C/group, k...] in its schema, but [M, k..., C/group] in real files.
 
     The kernels that run it, and onnxruntime's own fusion (fusion_nhwc_conv.py), use the second.
     """
-    data, weight, spec = dims_of(node, 0), dims_of(node, 1), node.inputs[1]
+    data, weight, spec = input_shape(node, 0), input_shape(node, 1), node.inputs[1]
     if data is None or weight is None or spec is None or len(weight) < 3:
-        return joint(*CONV_LAST)(node)
+        return first_problem_constraint(*CONV_LAST)(node)
     inside, window = weight[-1], weight[1:-1]
-    if inside * integer(node, "group", 1) != data[-1] or node.attrs.get("kernel_shape") not in (
+    if inside * integer_attribute(node, "group", 1) != data[-1] or node.attrs.get(
+        "kernel_shape"
+    ) not in (
         None,
         window,
     ):
-        return joint(*CONV_LAST)(node)
+        return first_problem_constraint(*CONV_LAST)(node)
     turned = msgspec.structs.replace(spec, shape=(weight[0], inside, *window))
     inputs = (node.inputs[0], turned, *node.inputs[2:])
-    return joint(*CONV_LAST)(msgspec.structs.replace(node, inputs=inputs))
+    return first_problem_constraint(*CONV_LAST)(msgspec.structs.replace(node, inputs=inputs))
 
 
 _BOTH = f"{_CONV}; Z: n(Y) adds; activation: n(Y)"
@@ -140,7 +143,7 @@ def contrib_fused_conv_cost(node: Node) -> Cost:
     window = prod(spec_shape(input_spec(node, 1), at_least=2)[1:])
     return (
         Cost(macs=window, adds=has_input(node, 2) + has_input(node, 3)) * out
-        + activation_cost(node) * out
+        + activation_cost_by_name(node) * out
     )
 
 
@@ -150,12 +153,12 @@ def matmul_inner_size(node: Node) -> int:
     transA: A is [..., K, M]; transBatchA: the batch dimensions follow M, or K with transA.
     """
     dims = spec_shape(input_spec(node, 0), at_least=1)
-    if len(dims) == 1 or not integer(node, "transA", 0):
+    if len(dims) == 1 or not integer_attribute(node, "transA", 0):
         return dims[-1]
-    return dims[0] if integer(node, "transBatchA", 0) else dims[-2]
+    return dims[0] if integer_attribute(node, "transBatchA", 0) else dims[-2]
 
 
-def matmul_operands_constraint(node: Node) -> str:
+def matmul_operands_constraint(node: Node) -> OperandProblem:
     """Return why the factors of a fused product have different K or batches; "" if nothing is
     wrong.
     """
@@ -163,47 +166,52 @@ def matmul_operands_constraint(node: Node) -> str:
         return wrong
     operands = list(node.inputs)
     for index, name in ((0, "A"), (1, "B")):
-        spec, dims = input_spec(node, index), _matrices(node, index, name)
+        spec, dims = input_spec(node, index), _factor_shape_batch_first(node, index, name)
         operands[index] = msgspec.structs.replace(spec, shape=dims)
     return MATMUL(msgspec.structs.replace(node, inputs=tuple(operands)))
 
 
-def _matmul_batch_constraint(node: Node) -> str:
+def _matmul_batch_constraint(node: Node) -> OperandProblem:
     """Return why the factors with transposed batches differ in rank or are not 3-D; "" if nothing
     is wrong.
     """
-    if not (integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0)):
+    if not (
+        integer_attribute(node, "transBatchA", 0) or integer_attribute(node, "transBatchB", 0)
+    ):
         return ""
-    ranks = [None if dims is None else len(dims) for dims in (dims_of(node, 0), dims_of(node, 1))]
+    ranks = [
+        None if dims is None else len(dims)
+        for dims in (input_shape(node, 0), input_shape(node, 1))
+    ]
     if None in ranks or (ranks[0] == ranks[1] and ranks[0] not in (0, 1, 2)):
         return ""
     has = (
-        f"{operand_label(node, 0)} has rank {ranks[0]}, and {operand_label(node, 1)} has rank "
+        f"{input_label(node, 0)} has rank {ranks[0]}, and {input_label(node, 1)} has rank "
         f"{ranks[1]}"
     )
     return f"{has}: with transBatchA or transBatchB both need the same rank, at least 3"
 
 
-def _matrices(node: Node, index: int, name: str) -> Shape | None:
+def _factor_shape_batch_first(node: Node, index: int, name: str) -> Shape | None:
     """Return the shape of a factor with its batch axes first and its matrix last, as the product
     uses it; None if unknown.
 
     The attributes trans* say how the input has them.
     """
-    dims = dims_of(node, index)
+    dims = input_shape(node, index)
     if dims is None or len(dims) < 2:
         return dims
-    if integer(node, f"transBatch{name}", 0):
+    if integer_attribute(node, f"transBatch{name}", 0):
         dims = (*dims[1:-1], dims[0], dims[-1])
-    return (*dims[:-2], dims[-1], dims[-2]) if integer(node, f"trans{name}", 0) else dims
+    return (*dims[:-2], dims[-1], dims[-2]) if integer_attribute(node, f"trans{name}", 0) else dims
 
 
-def _alpha_matmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _alpha_matmul_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of alpha * A * B, for each requested operand.
 
     dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha != 1: n(Y) muls, once.
     """
-    work = each_operand(0, 1)(node, requested, forward).operands
+    work = product_backward(0, 1)(node, requested, forward).operands
     return Gradient(work, inner=Cost(muls=forward.muls))
 
 
@@ -237,20 +245,20 @@ def contrib_fused_matmul_cost(node: Node) -> Cost:
     "n(Y)*K MACs; alpha != 1: n(Y) muls; activation: n(Y), or softmax along activation_axis",
     requires=matmul_operands_constraint,
 )
-def matmul_activation(node: Node) -> Cost:
+def matmul_activation_cost(node: Node) -> Cost:
     """Return the cost of FusedMatMulActivation, activation(alpha * A' * B'), where a softmax runs
     along activation_axis.
     """
     dims = spec_shape(output_spec(node), at_least=1)
     name = str(node.attrs.get("activation", "")).lower()
     if name in ("softmax", "logsoftmax"):
-        axis = integer(node, "activation_axis", -1)
+        axis = integer_attribute(node, "activation_axis", -1)
         if not -len(dims) <= axis < len(dims):
             raise ValueError(f"activation_axis {axis} of {node.op} is out of range")
         groups = prod(dims) // dims[axis] if dims[axis] else 0
         work = softmax_cost if name == "softmax" else log_softmax_cost
         return contrib_fused_matmul_cost(node) + work(prod(dims), groups)
-    return contrib_fused_matmul_cost(node) + activation_cost(node) * prod(dims)
+    return contrib_fused_matmul_cost(node) + activation_cost_by_name(node) * prod(dims)
 
 
 @operator(
@@ -262,7 +270,7 @@ def contrib_fused_gemm_cost(node: Node) -> Cost:
     """Return the cost of FusedGemm, activation(Gemm(A, B, C)): Gemm, and the activation per
     element of the result.
     """
-    return onnx_gemm_cost(node) + activation_cost(node) * output_element_count(node)
+    return onnx_gemm_cost(node) + activation_cost_by_name(node) * output_element_count(node)
 
 
 @operator(
@@ -270,7 +278,7 @@ def contrib_fused_gemm_cost(node: Node) -> Cost:
     "n(Y)*K MACs; bias: n(Y) adds; n(Y)*(pow, tanh, 2 adds, 4 muls)",
     requires=(MATMUL, sizes_constraint("X[...,K] W[K,N] bias[N]")),
 )
-def gemm_fast_gelu(node: Node) -> Cost:
+def gemm_fast_gelu_cost(node: Node) -> Cost:
     """Return the cost of GemmFastGelu, FastGelu(X * W + bias): K MACs, an add and FastGelu per
     element of the result.
     """
@@ -284,7 +292,7 @@ def gemm_fast_gelu(node: Node) -> Cost:
     "activation: M*N; scaleY: M*N muls",
     requires=GEMM,
 )
-def gemm_float8(node: Node) -> Cost:
+def gemm_float8_cost(node: Node) -> Cost:
     """Return the cost of GemmFloat8, activation(alpha * A' * B' + beta * C) * scaleY: M*N*K MACs,
     and work per element.
 
@@ -300,7 +308,7 @@ def gemm_float8(node: Node) -> Cost:
     cost = Cost(macs=inner, muls=scaled) * out
     if has_input(node, 2) and beta != 0:
         cost += Cost(adds=out, muls=input_element_count(node, 2) if beta != 1 else 0)
-    return cost + (activation_cost(node) + Cost(muls=1 if has_input(node, 5) else 0)) * out
+    return cost + (activation_cost_by_name(node) + Cost(muls=1 if has_input(node, 5) else 0)) * out
 
 
 # The layouts that onnxruntime brings a graph into: channels in blocks, channels last.
@@ -309,16 +317,16 @@ def gemm_float8(node: Node) -> Cost:
 # W] by its shapes; com.ms.internal.nhwc has them last. Filters keep their ONNX shape in both.
 
 
-def with_activation(formula: Formula) -> Formula:
+def with_fused_activation(formula: Formula) -> Formula:
     """Return the formula extended by the activation that the attribute `activation` names, per
     element of the result.
     """
 
-    def both(node: Node) -> Cost:
+    def cost_with_activation(node: Node) -> Cost:
         """Return the cost of the operator and of the activation that is fused to it."""
-        return formula(node) + activation_cost(node) * output_element_count(node)
+        return formula(node) + activation_cost_by_name(node) * output_element_count(node)
 
-    return both
+    return cost_with_activation
 
 
 @operator(
@@ -329,7 +337,7 @@ def with_activation(formula: Formula) -> Formula:
     requires=sizes_constraint("g=@group:1 x[N,...,g*C] s z w[g*C,P,...] s z s z B[g*P]"),
     contracts=(0, 3),
 )
-def qlinear_conv_transpose(node: Node) -> Cost:
+def qlinear_conv_transpose_cost(node: Node) -> Cost:
     """Return the cost of QLinearConvTranspose: (M / group) * prod(k) MACs per input element, and
     requantized results.
 
@@ -340,7 +348,9 @@ def qlinear_conv_transpose(node: Node) -> Cost:
         output_element_count(node),
     )
     macs = input_element_count(node, 0) * prod(spec_shape(input_spec(node, 3), at_least=2)[1:])
-    return Cost(macs=macs, adds=shifted + (out if has_input(node, 8) else 0)) + requantize(out)
+    return Cost(
+        macs=macs, adds=shifted + (out if has_input(node, 8) else 0)
+    ) + requantization_cost(out)
 
 
 operator(
@@ -348,7 +358,7 @@ operator(
     f"n(X)*(M/group)*prod(k) MACs; B: n(Y) adds{_ACTIVATION}",
     domain=NHWC,
     requires=sizes_constraint("g=@group:1 X[N,...,g*C] W[g*C,P,...] B[g*P]"),
-)(with_activation(conv_transpose))
+)(with_fused_activation(onnx_conv_transpose_cost))
 operator(
     "QLinearConv",
     "n(y)*(C/group)*prod(k) MACs; B: n(y) adds; zero points: n(x)+n(w) adds; "
@@ -356,17 +366,20 @@ operator(
     domain=NHWC,
     requires=sizes_constraint("g=@group:1 x[N,...,g*I] s z w[g*P,I,...] s z s z B[g*P]"),
     contracts=(0, 3),
-)(qlinear_conv)
+)(qlinear_conv_cost)
 
 # A pooling over everything has no window: only its rank matters.
-_WHOLE = rank_constraint(0, 3, least=True)
-_POOL_LAST: tuple[Constraint, ...] = (window_constraint(least=0, channels="last"), pads_within)
+_WHOLE = rank_constraint(0, 3, or_higher=True)
+_POOL_LAST: tuple[Constraint, ...] = (
+    window_constraint(min_windows=0, channels="last"),
+    pooling_pads_constraint,
+)
 
 for name, formula, equation in (
-    ("MaxPool", max_pool, "n(Y)*(prod(k)-1) compares"),
-    ("AveragePool", average_pool, "n(Y)*(prod(k)-1) adds, n(Y) divs"),
-    ("GlobalMaxPool", global_max_pool, "n(X)-n(Y) compares"),
-    ("GlobalAveragePool", global_average_pool, "n(X)-n(Y) adds, n(Y) divs"),
+    ("MaxPool", max_pool_cost, "n(Y)*(prod(k)-1) compares"),
+    ("AveragePool", average_pool_cost, "n(Y)*(prod(k)-1) adds, n(Y) divs"),
+    ("GlobalMaxPool", global_max_pool_cost, "n(X)-n(Y) compares"),
+    ("GlobalAveragePool", global_average_pool_cost, "n(X)-n(Y) adds, n(Y) divs"),
 ):
     is_global, keeps = name.startswith("Global"), name == "MaxPool"
     operator(name, equation, domain=NCHWC, requires=_WHOLE if is_global else POOL, keeps=keeps)(
@@ -378,10 +391,10 @@ for name, formula, equation in (
         domain=NHWC,
         requires=_WHOLE if is_global else _POOL_LAST,
         keeps=keeps,
-    )(with_activation(formula))
-operator("NhwcMaxPool", "n(y)*(prod(k)-1) compares", requires=_POOL_LAST)(max_pool)
-operator("LpPool", "as LpPool of ai.onnx", domain=NHWC, requires=_POOL_LAST)(lp_pool)
-operator("GlobalLpPool", "as GlobalLpPool of ai.onnx", domain=NHWC)(global_lp_pool)
+    )(with_fused_activation(formula))
+operator("NhwcMaxPool", "n(y)*(prod(k)-1) compares", requires=_POOL_LAST)(max_pool_cost)
+operator("LpPool", "as LpPool of ai.onnx", domain=NHWC, requires=_POOL_LAST)(lp_pool_cost)
+operator("GlobalLpPool", "as GlobalLpPool of ai.onnx", domain=NHWC)(global_lp_pool_cost)
 
 operator(("ReorderInput", "ReorderOutput"), MOVED, domain=NCHWC)(movement_cost)
 operator(("DepthToSpace", "SpaceToDepth"), MOVED, domain=NHWC, keeps=True)(movement_cost)
@@ -394,18 +407,18 @@ operator(
     "Resize",
     "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; d dimensions that change",
     domain=NHWC,
-    doubt=scale_is_a_value,
+    doubt=resize_exactness,
 )(onnx_resize_cost)
 operator("GridSample", "as GridSample of ai.onnx", domain=NHWC, doubt=estimate_exactness)(
-    grid_sample
+    grid_sample_cost
 )
-operator("LRN", "n*(2 muls, size adds, pow, div)", domain=NHWC)(local_response)
+operator("LRN", "n*(2 muls, size adds, pow, div)", domain=NHWC)(lrn_cost)
 operator(
     "BatchNormalization",
     f"n(X)*(sub, 2 muls, add) + C*(add, sqrt, div){_ACTIVATION}",
     domain=NHWC,
     requires=sizes_constraint("X[N,...,C] scale[C] B[C] mean[C] var[C]"),
-)(with_activation(batch_normalization))
+)(with_fused_activation(batch_normalization_cost))
 
 
 @operator(
@@ -414,10 +427,12 @@ operator(
     domain=NHWC,
     requires=sizes_constraint("input[N,...,C] scale[C] B[C]"),
 )
-def instance_normalization(node: Node) -> Cost:
+def nhwc_instance_normalization_cost(node: Node) -> Cost:
     """Return the cost of InstanceNormalization with channels last, input [N, d..., C]: N * C
     groups, with scale, bias and activation.
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    affine = Cost(muls=1, adds=1) * prod(dims) + activation_cost(node) * output_element_count(node)
-    return standardization(prod(dims), dims[0] * dims[-1]) + affine
+    affine = Cost(muls=1, adds=1) * prod(dims) + activation_cost_by_name(
+        node
+    ) * output_element_count(node)
+    return standardization_cost(prod(dims), dims[0] * dims[-1]) + affine

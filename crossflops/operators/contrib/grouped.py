@@ -14,27 +14,27 @@ from crossflops.operators.access import (
     has_output,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
-    positive,
+    positive_integer_attribute,
     spec_shape,
 )
 from crossflops.operators.contrib.attention import (
     PAIR,
     Scores,
     attention_score_cost,
-    dense_scores,
-    head_size,
+    dense_score_sizes,
+    width_per_head,
 )
 from crossflops.operators.gradient import FUSED
-from crossflops.operators.normalization import rms
+from crossflops.operators.normalization import rms_norm_cost
 from crossflops.operators.operands import (
     Shape,
-    dims_of,
-    ints,
-    operand_label,
-    operand_shape,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
+    integer_list_or_none,
     rank_constraint,
     shape_constraint,
     sizes_constraint,
@@ -42,6 +42,7 @@ from crossflops.operators.operands import (
 from crossflops.operators.pointwise import MUL
 from crossflops.operators.rule import (
     MICROSOFT,
+    OperandProblem,
     Operators,
     estimate_exactness,
     upper_bound_exactness,
@@ -59,24 +60,27 @@ class GroupedTokens(NamedTuple):
     depth: int
 
     @property
-    def queries(self) -> int:
+    def query_elements(self) -> int:
         """The number of elements of Q."""
         return self.tokens * self.heads * self.depth
 
     @property
-    def new_keys(self) -> int:
+    def new_key_elements(self) -> int:
         """The number of elements of the new keys; the new values have as many."""
         return self.tokens * self.kv_heads * self.depth
 
 
-def query_head_groups(node: Node) -> GroupedTokens:
+def group_query_token_sizes(node: Node) -> GroupedTokens:
     """Return the number of tokens, query heads and key heads, and the head size, of a query that
     may contain K and V.
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
+    heads, kv_heads = (
+        positive_integer_attribute(node, "num_heads"),
+        positive_integer_attribute(node, "kv_num_heads"),
+    )
     packed = heads if has_input(node, 1) else heads + 2 * kv_heads
-    depth = head_size(dims[-1], packed, node)
+    depth = width_per_head(dims[-1], packed, node)
     return GroupedTokens(prod(dims[:-1]), heads, kv_heads, depth)
 
 
@@ -88,9 +92,9 @@ def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, no
     """
     cost = ZERO
     if has_input(node, norms):
-        count = heads.queries + heads.new_keys
-        cost += rms(count, count // heads.depth if heads.depth else 0, scaled=True)
-    if integer(node, "do_rotary", 0):
+        count = heads.query_elements + heads.new_key_elements
+        cost += rms_norm_cost(count, count // heads.depth if heads.depth else 0, scaled=True)
+    if integer_attribute(node, "do_rotary", 0):
         half = heads.depth // 2
         if has_input(node, caches):
             half = spec_shape(input_spec(node, caches), rank=2)[1]
@@ -103,7 +107,7 @@ def has_softcap(node: Node) -> bool:
     return float_attribute(node, "softcap", 0.0) != 0
 
 
-def _cache_length(node: Node) -> int:
+def _key_count_in_cache(node: Node) -> int:
     """Return the number of keys in the cache of a grouped attention: of the present output, else
     past plus new keys.
 
@@ -111,11 +115,15 @@ def _cache_length(node: Node) -> int:
     """
     if has_output(node, 1) and output_spec(node, 1).shape is not None:
         return spec_shape(output_spec(node, 1), rank=4)[2]
-    new = spec_shape(input_spec(node, 1), rank=3)[1] if has_input(node, 1) else _query_length(node)
+    new = (
+        spec_shape(input_spec(node, 1), rank=3)[1]
+        if has_input(node, 1)
+        else _query_length_of_sequence(node)
+    )
     return new + (spec_shape(input_spec(node, 3), rank=4)[2] if has_input(node, 3) else 0)
 
 
-def _query_length(node: Node) -> int:
+def _query_length_of_sequence(node: Node) -> int:
     """Return the number of query tokens of one sequence."""
     return spec_shape(input_spec(node, 0), rank=3)[1]
 
@@ -125,55 +133,59 @@ def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch
     a mul per element read.
     """
     read = batch * heads.kv_heads * total * heads.depth
-    cache = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read
+    cache = Cost(divs=1, specials=1, compares=2) * heads.new_key_elements + MUL * read
     return cache * (has_input(node, 12) + has_input(node, 13))
 
 
-def _head_groups_constraint(node: Node) -> str:
+def _head_groups_constraint(node: Node) -> OperandProblem:
     """Return why the query heads do not divide into one group per key head; "" if nothing is
     wrong.
 
     All heads have one depth.
     """
-    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
+    heads, kv_heads = (
+        positive_integer_attribute(node, "num_heads"),
+        positive_integer_attribute(node, "kv_num_heads"),
+    )
     if heads % kv_heads:
         return f"num_heads = {heads} is not a multiple of kv_num_heads = {kv_heads}"
-    query, key = dims_of(node, 0), dims_of(node, 1)
+    query, key = input_shape(node, 0), input_shape(node, 1)
     if query is None or len(query) < 2:
         return ""
     parts = heads if has_input(node, 1) else heads + 2 * kv_heads
     if query[-1] % parts:
         return (
-            f"{operand_label(node, 0, 'query')} has {query[-1]}, "
+            f"{input_label(node, 0, 'query')} has {query[-1]}, "
             f"which does not divide into {parts} heads"
         )
     depth = query[-1] // parts
-    for index, dims in ((1, key), (2, dims_of(node, 2))):
+    for index, dims in ((1, key), (2, input_shape(node, 2))):
         if dims is not None and dims[-1] != kv_heads * depth:
-            has = f"{operand_label(node, index)} has {dims[-1]} at its last axis"
+            has = f"{input_label(node, index)} has {dims[-1]} at its last axis"
             return f"{has}, but {kv_heads} heads of {depth} need {kv_heads * depth}"
     return ""
 
 
-def _past_heads_constraint(node: Node) -> str:
+def _past_heads_constraint(node: Node) -> OperandProblem:
     """Return why past keys do not fit the query heads or the present keys; "" if nothing is wrong.
 
     Past heads are as deep as those of the query, and past and new keys add up to all keys.
     """
-    query, past = operand_shape(node, 0), operand_shape(node, 3)
+    query, past = input_shape_or_raise(node, 0), input_shape_or_raise(node, 3)
     if len(query) < 3:
         return ""
-    heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
+    heads, kv_heads = (
+        positive_integer_attribute(node, "num_heads"),
+        positive_integer_attribute(node, "kv_num_heads"),
+    )
     depth = query[-1] // (heads if has_input(node, 1) else heads + 2 * kv_heads)
     if input_spec(node, 3).dtype.startswith(("float", "bfloat")) and past[3] != depth:
-        return (
-            f"{operand_label(node, 3, 'past_key')} has {past[3]} at axis 3, but {depth} is needed"
-        )
+        return f"{input_label(node, 3, 'past_key')} has {past[3]} at axis 3, but {depth} is needed"
     (total,) = node.values.get(6, (past[2] + query[1],))
     if query[1] <= total and (total == past[2] + query[1] or total <= past[2]):
         return ""
     return (
-        f"{operand_label(node, 3, 'past_key')} has "
+        f"{input_label(node, 3, 'past_key')} has "
         f"{past[2]} keys, {query[1]} are new, and {total} all"
     )
 
@@ -194,7 +206,7 @@ def _past_heads_constraint(node: Node) -> str:
         _past_heads_constraint,
     ),
 )
-def group_query(node: Node) -> Cost:
+def group_query_attention_cost(node: Node) -> Cost:
     """Return the cost of GroupQueryAttention: B*Hq*S*T*2*D MACs, since queries that share keys all
     count, and work per score.
 
@@ -205,12 +217,15 @@ def group_query(node: Node) -> Cost:
     their heads; k_scale, v_scale: the cache is quantized. query [B, S, Hq*D], or packed [B, S, (Hq
     + 2*Hkv)*D].
     """
-    heads = query_head_groups(node)
+    heads = group_query_token_sizes(node)
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
-    total = _cache_length(node)
-    masked = integer(node, "causal", 1) != 0 or integer(node, "local_window_size", -1) >= 0
-    scores = dense_scores(batch * heads.heads * length, total, heads.depth, heads.depth)
-    sink = has_input(node, 11) or integer(node, "smooth_softmax", 0) > 0
+    total = _key_count_in_cache(node)
+    masked = (
+        integer_attribute(node, "causal", 1) != 0
+        or integer_attribute(node, "local_window_size", -1) >= 0
+    )
+    scores = dense_score_sizes(batch * heads.heads * length, total, heads.depth, heads.depth)
+    sink = has_input(node, 11) or integer_attribute(node, "smooth_softmax", 0) > 0
     work = attention_score_cost(scores, masked + has_input(node, 10), has_softcap(node), sink)
     return (
         work
@@ -226,7 +241,7 @@ def group_query(node: Node) -> Cost:
     doubt=upper_bound_exactness,
     requires=_head_groups_constraint,
 )
-def sparse(node: Node) -> Cost:
+def sparse_attention_cost(node: Node) -> Cost:
     """Return the cost of SparseAttention: as GroupQueryAttention, with scores only in the blocks
     of a pattern.
 
@@ -234,10 +249,10 @@ def sparse(node: Node) -> Cost:
     [layouts, blocks] holds, of sparse_block_size squared: the fewer. A bound, since T is filled
     by data.
     """
-    heads = query_head_groups(node)
+    heads = group_query_token_sizes(node)
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     total = spec_shape(input_spec(node, 3), rank=4)[2]
-    block = positive(node, "sparse_block_size")
+    block = positive_integer_attribute(node, "sparse_block_size")
     most = spec_shape(input_spec(node, 6), at_least=1)[-1] * block * block
     count = min(length * total, most) * batch * heads.heads
     scores = Scores(count, batch * heads.heads * length, heads.depth, heads.depth)
@@ -261,15 +276,15 @@ def contrib_paged_attention_cost(node: Node) -> Cost:
     adds, softcap, head_sink (11), norms (12), do_rotary (cos_cache 8), k_scale and v_scale
     (14, 15) as in GroupQueryAttention.
     """
-    heads = query_head_groups(node)
+    heads = group_query_token_sizes(node)
     total = spec_shape(input_spec(node, 7), rank=2)[1] * spec_shape(input_spec(node, 3), rank=4)[1]
-    value_depth = positive(node, "v_head_size", heads.depth)
-    scores = dense_scores(heads.tokens * heads.heads, total, heads.depth, value_depth)
+    value_depth = positive_integer_attribute(node, "v_head_size", heads.depth)
+    scores = dense_score_sizes(heads.tokens * heads.heads, total, heads.depth, value_depth)
     work = attention_score_cost(
         scores, added=1, softcap=has_softcap(node), sink=has_input(node, 11)
     )
     quantized = has_input(node, 14) + has_input(node, 15)
-    stored = (Cost(divs=1, specials=1, compares=2) * heads.new_keys) * quantized
+    stored = (Cost(divs=1, specials=1, compares=2) * heads.new_key_elements) * quantized
     read = MUL * (
         spec_shape(input_spec(node, 7), rank=2)[0] * total * heads.kv_heads * heads.depth
     )
@@ -277,30 +292,33 @@ def contrib_paged_attention_cost(node: Node) -> Cost:
     return work + query_key_preparation_cost(node, heads, caches=8, norms=12) + cached
 
 
-def _token_position_shapes(node: Node) -> Iterable[Shape] | None:
+def _position_ids_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that position_ids may have: a position for each token, or for the first
     one; None if unknown.
     """
-    tokens = _rotary_token_shape(node)
+    tokens = _rotary_batch_and_tokens(node)
     return None if tokens is None else [tokens, (1,), ()]
 
 
-def _rotary_cosine_constraint(node: Node) -> str:
+def _rotary_cosine_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the cosines, or "" if nothing is: half as many columns as elements
     of a head are rotated.
     """
-    dims, cosines = operand_shape(node, 0), operand_shape(node, 2)
-    heads, rotated = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
+    dims, cosines = input_shape_or_raise(node, 0), input_shape_or_raise(node, 2)
+    heads, rotated = (
+        integer_attribute(node, "num_heads", 0),
+        integer_attribute(node, "rotary_embedding_dim", 0),
+    )
     if len(dims) == 3 and not heads:
         if rotated or not dims[2] % (2 * cosines[1] or 1):
             return ""
         return (
-            f"{operand_label(node, 2)} has {cosines[1]} at "
-            f"axis 1, and {operand_label(node, 0)} {dims[2]}"
+            f"{input_label(node, 2)} has {cosines[1]} at "
+            f"axis 1, and {input_label(node, 0)} {dims[2]}"
         )
     if len(dims) == 3 and dims[2] % heads:
         return (
-            f"{operand_label(node, 0)} has {dims[2]} at axis 2, which is not a multiple of "
+            f"{input_label(node, 0)} has {dims[2]} at axis 2, which is not a multiple of "
             f"{heads} heads"
         )
     depth = dims[3] if len(dims) == 4 else dims[2] // heads
@@ -308,7 +326,7 @@ def _rotary_cosine_constraint(node: Node) -> str:
     if cosines[1] in (needed, depth // 2):
         return ""
     return (
-        f"{operand_label(node, 2)} has {cosines[1]} at axis 1, but {needed} are needed for {depth}"
+        f"{input_label(node, 2)} has {cosines[1]} at axis 1, but {needed} are needed for {depth}"
     )
 
 
@@ -320,25 +338,23 @@ _ROTATED = (
 _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 
-def _triple_position_shapes(node: Node) -> Iterable[Shape] | None:
+def _triple_position_ids_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shape of position_ids with three positions per token, in time and in both
     directions of an image.
     """
-    tokens = _rotary_token_shape(node)
-    packed = integer(node, "is_packed_batching", 0) != 0
+    tokens = _rotary_batch_and_tokens(node)
+    packed = integer_attribute(node, "is_packed_batching", 0) != 0
     return None if tokens is None or packed else [(3, *tokens)]
 
 
-def _rotary_sections_constraint(node: Node) -> str:
+def _rotary_sections_constraint(node: Node) -> OperandProblem:
     """Return why mrope_section does not divide the cosines among the three positions; "" if
     nothing is wrong.
     """
-    sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
+    sections, cosines = integer_list_or_none(node, "mrope_section"), input_shape(node, 2)
     if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
         return ""
-    return (
-        f"attribute 'mrope_section' is {sections}, but {operand_label(node, 2)} has {cosines[1]}"
-    )
+    return f"attribute 'mrope_section' is {sections}, but {input_label(node, 2)} has {cosines[1]}"
 
 
 # Positions: rotations of queries and keys, and biases of scores.
@@ -348,7 +364,7 @@ def _rotary_sections_constraint(node: Node) -> str:
     "RotaryEmbedding",
     _ROTARY,
     tables=(2, 3),
-    requires=(*_ROTATED, shape_constraint(1, _token_position_shapes, "position_ids")),
+    requires=(*_ROTATED, shape_constraint(1, _position_ids_shapes, "position_ids")),
 )
 @operator(
     "MRotaryEmbedding",
@@ -356,11 +372,11 @@ def _rotary_sections_constraint(node: Node) -> str:
     tables=(2, 3),
     requires=(
         *_ROTATED,
-        shape_constraint(1, _triple_position_shapes, "position_ids"),
+        shape_constraint(1, _triple_position_ids_shapes, "position_ids"),
         _rotary_sections_constraint,
     ),
 )
-def rotary(node: Node) -> Cost:
+def contrib_rotary_embedding_cost(node: Node) -> Cost:
     """Return the cost of onnxruntime's RotaryEmbedding or MRotaryEmbedding: 4 muls and 2 adds for
     each rotated pair of elements.
 
@@ -375,16 +391,16 @@ def rotary(node: Node) -> Cost:
     if len(dims) == 4:
         heads, tokens = dims[1], dims[0] * dims[2]
     else:
-        given_heads = integer(node, "num_heads", 0) != 0
+        given_heads = integer_attribute(node, "num_heads", 0) != 0
         fitting = dims[2] // (2 * half) if half else 0
-        heads = positive(node, "num_heads") if given_heads else fitting
+        heads = positive_integer_attribute(node, "num_heads") if given_heads else fitting
         tokens = prod(dims[:2])
     scaled = 2 if float_attribute(node, "scale", 1.0) != 1 else 0
     return (PAIR + Cost(muls=scaled)) * (tokens * heads * half)
 
 
 @operator("GemmaRotaryEmbedding", "n(emb)*(sin, cos), (n(q)+n(k))*(2 muls, add)", operand=1)
-def gemma_rotary(node: Node) -> Cost:
+def gemma_rotary_embedding_cost(node: Node) -> Cost:
     """Return the cost of GemmaRotaryEmbedding, q*cos(emb) + q_rot*sin(emb) and the same for k.
 
     n(emb) sines and cosines, n(q) + n(k) (2 muls, add). emb [B, S, D], q, k [B, N, S, D].
@@ -399,7 +415,7 @@ def gemma_rotary(node: Node) -> Cost:
     "Sq*Sk*(2 adds, 3 compares, div, log, mul); bidirectional: 2 compares, mul, add more",
     doubt=estimate_exactness,
 )
-def relative_position_bias(node: Node) -> Cost:
+def relative_position_bucket_cost(node: Node) -> Cost:
     """Return the estimated cost of RelativePositionBias: the bucket of each of Sq*Sk distances,
     which is looked up for every head.
 
@@ -408,7 +424,7 @@ def relative_position_bias(node: Node) -> Cost:
     """
     _, _, queries, keys = spec_shape(output_spec(node), rank=4)
     bucket = Cost(adds=2, compares=3, divs=1, specials=1, muls=1)
-    if integer(node, "is_bidirectional", 0):
+    if integer_attribute(node, "is_bidirectional", 0):
         bucket += Cost(compares=2, muls=1, adds=1)
     return bucket * (queries * keys)
 
@@ -421,7 +437,7 @@ def relative_position_bias(node: Node) -> Cost:
     ),
     contracts=(0, 3),
 )
-def relative_position_bias_cost(node: Node) -> Cost:
+def contrib_gated_position_bias_cost(node: Node) -> Cost:
     """Return the cost of GatedRelativePositionBias, (u * (r * eco_a - 1) + 2) * rel_pos, with
     gates u and r of each query.
 
@@ -436,7 +452,7 @@ def relative_position_bias_cost(node: Node) -> Cost:
     return gate * rows + Cost(adds=rows * depth, muls=output_element_count(node))
 
 
-def _rotary_token_shape(node: Node) -> Shape | None:
+def _rotary_batch_and_tokens(node: Node) -> Shape | None:
     """Return (batch, tokens) of the input of a rotary embedding, 3-D or 4-D; None if unknown."""
-    dims = dims_of(node, 0)
+    dims = input_shape(node, 0)
     return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])

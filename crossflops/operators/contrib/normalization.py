@@ -13,44 +13,50 @@ from crossflops.operators.access import (
     has_output,
     input_element_count,
     input_spec,
-    integer,
-    positive,
+    integer_attribute,
+    positive_integer_attribute,
     spec_shape,
     string_attribute,
 )
 from crossflops.operators.gradient import FUSED
-from crossflops.operators.normalization import RMS, STANDARD, rms, standardization
+from crossflops.operators.normalization import (
+    RMS,
+    STANDARD,
+    GroupSizes,
+    rms_norm_cost,
+    standardization_cost,
+)
 from crossflops.operators.operands import (
-    dims_of,
-    equal,
-    operand_label,
-    operand_shape,
+    equal_shapes_constraint,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
     rank_constraint,
-    single,
+    single_number_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, MUL, SILU, SPECIAL
-from crossflops.operators.rule import MICROSOFT, Operators
+from crossflops.operators.rule import MICROSOFT, OperandProblem, Operators
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
 
-def _last_axis_groups(node: Node, index: int = 0) -> tuple[int, int]:
+def _last_axis_groups(node: Node, index: int = 0) -> GroupSizes:
     """Return the number of elements of an input, and the number of groups if each group is one
     last axis.
     """
     dims = spec_shape(input_spec(node, index), at_least=1)
-    return prod(dims), prod(dims[:-1])
+    return GroupSizes(prod(dims), prod(dims[:-1]))
 
 
-def _skip_fits(node: Node) -> str:
+def _skip_shape_constraint(node: Node) -> OperandProblem:
     """Return why the skip input does not have the input's last two sizes; "" if nothing
     is wrong.
     """
-    dims, skip = operand_shape(node, 0), operand_shape(node, 1)
+    dims, skip = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]:
         return ""
-    return f"{operand_label(node, 1)} does not end as {operand_label(node, 0)}"
+    return f"{input_label(node, 1)} does not end as {input_label(node, 0)}"
 
 
 @operator(
@@ -59,10 +65,10 @@ def _skip_fits(node: Node) -> str:
     requires=(
         rank_constraint(0, (2, 3)),
         sizes_constraint("input[...,H] skip[...,H] gamma[H] beta[H] bias[H]"),
-        _skip_fits,
+        _skip_shape_constraint,
     ),
 )
-def skip_layer_normalization(node: Node) -> Cost:
+def skip_layer_normalization_cost(node: Node) -> Cost:
     """Return the cost of SkipLayerNormalization: LayerNormalization of input + skip + bias over
     the last axis.
 
@@ -70,7 +76,7 @@ def skip_layer_normalization(node: Node) -> Cost:
     """
     count, groups = _last_axis_groups(node)
     more = count * (1 + has_input(node, 3) + has_input(node, 4))
-    return standardization(count, groups) + Cost(muls=count, adds=more)
+    return standardization_cost(count, groups) + Cost(muls=count, adds=more)
 
 
 @operator(
@@ -79,15 +85,15 @@ def skip_layer_normalization(node: Node) -> Cost:
     requires=(
         rank_constraint(0, (2, 3)),
         sizes_constraint("input[...,H] skip[...,H] gamma[H] bias[H]"),
-        _skip_fits,
+        _skip_shape_constraint,
     ),
 )
-def skip_simplified(node: Node) -> Cost:
+def skip_simplified_normalization_cost(node: Node) -> Cost:
     """Return the cost of SkipSimplifiedLayerNormalization: RMSNormalization of input + skip + bias
     over the last axis.
     """
     count, groups = _last_axis_groups(node)
-    return rms(count, groups, scaled=True) + Cost(adds=count * (1 + has_input(node, 3)))
+    return rms_norm_cost(count, groups, scaled=True) + Cost(adds=count * (1 + has_input(node, 3)))
 
 
 def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
@@ -99,7 +105,7 @@ def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
     count = tokens * width
     summed = Cost(adds=count * (2 if has_input(node, segments) else 1))
     masked = Cost(adds=input_element_count(node, mask)) if has_output(node, 1) else ZERO
-    return summed + masked + standardization(count, tokens) + Cost(muls=1, adds=1) * count
+    return summed + masked + standardization_cost(count, tokens) + Cost(muls=1, adds=1) * count
 
 
 @operator(
@@ -112,7 +118,7 @@ def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
         "mask[B,S] position_ids[1|B,S]"
     ),
 )
-def embed_layer_normalization(node: Node) -> Cost:
+def embed_layer_normalization_cost(node: Node) -> Cost:
     """Return the cost of EmbedLayerNormalization: LayerNormalization of word + position + segment
     embeddings.
 
@@ -132,7 +138,7 @@ def embed_layer_normalization(node: Node) -> Cost:
             "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] "
             "beta[H] mask[B,S]"
         ),
-        single(*range(8, 18)),
+        single_number_constraint(*range(8, 18)),
     ),
 )
 def contrib_qembed_norm_cost(node: Node) -> Cost:
@@ -151,15 +157,17 @@ def contrib_qembed_norm_cost(node: Node) -> Cost:
     f"{STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: n*(sigmoid, mul)",
     requires=sizes_constraint("X[N,_,_,_] gamma[C] beta[C]"),
 )
-def group_norm(node: Node) -> Cost:
+def group_norm_cost(node: Node) -> Cost:
     """Return the cost of GroupNorm: each of N * groups groups normalized, then a mul and an add
     per element, and SiLU on request.
 
     activation 1: SiLU, n (sigmoid, mul). X [N, H, W, C], or [N, C, H, W] without channels_last.
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    affine = Cost(muls=1, adds=1) + (SILU if integer(node, "activation", 0) else ZERO)
-    return standardization(prod(dims), dims[0] * positive(node, "groups")) + affine * prod(dims)
+    affine = Cost(muls=1, adds=1) + (SILU if integer_attribute(node, "activation", 0) else ZERO)
+    return standardization_cost(
+        prod(dims), dims[0] * positive_integer_attribute(node, "groups")
+    ) + affine * prod(dims)
 
 
 @operator(
@@ -168,27 +176,29 @@ def group_norm(node: Node) -> Cost:
     "n*(sigmoid, mul)",
     requires=sizes_constraint("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
 )
-def skip_group_norm(node: Node) -> Cost:
+def skip_group_norm_cost(node: Node) -> Cost:
     """Return the cost of SkipGroupNorm: GroupNorm of X + skip + bias."""
-    return group_norm(node) + Cost(adds=input_element_count(node, 0) * (1 + has_input(node, 4)))
+    return group_norm_cost(node) + Cost(
+        adds=input_element_count(node, 0) * (1 + has_input(node, 4))
+    )
 
 
-def _whole_scales(node: Node) -> str:
+def _scale_group_constraint(node: Node) -> OperandProblem:
     """Return why the last axis of X is not a multiple of the scale; "" if nothing is wrong."""
-    dims, scale = dims_of(node, 0), dims_of(node, 1)
+    dims, scale = input_shape(node, 0), input_shape(node, 1)
     count = None if scale is None else prod(scale)
     if not dims or not count or dims[-1] % count == 0:
         return ""
     return (
-        f"{operand_label(node, 0, 'X')} has {dims[-1]}, "
-        f"which is not a multiple of {operand_label(node, 1, 'scale')}"
+        f"{input_label(node, 0, 'X')} has {dims[-1]}, "
+        f"which is not a multiple of {input_label(node, 1, 'scale')}"
     )
 
 
 @operator(
     "GatedRMSNorm",
     f"{RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
-    requires=(equal(0, 2), _whole_scales),
+    requires=(equal_shapes_constraint(0, 2), _scale_group_constraint),
 )
 def contrib_gated_rms_cost(node: Node) -> Cost:
     """Return the cost of GatedRMSNorm: RMSNormalization of groups as long as the scale, times
@@ -199,37 +209,41 @@ def contrib_gated_rms_cost(node: Node) -> Cost:
     count, width = input_element_count(node, 0), input_element_count(node, 1)
     groups = count // width if width else 0
     gate = SPECIAL if string_attribute(node, "activation", "silu") == "sigmoid" else SILU
-    return rms(count, groups, scaled=True) + (gate + MUL) * count
+    return rms_norm_cost(count, groups, scaled=True) + (gate + MUL) * count
 
 
-def _per_branch(node: Node) -> str:
+def _branch_scale_constraint(node: Node) -> OperandProblem:
     """Return why X [..., C*H] and its scale do not fit C branches; "" if nothing is wrong."""
-    dims, scale, count = dims_of(node, 0), dims_of(node, 1), integer(node, "num_branches", 0)
+    dims, scale, count = (
+        input_shape(node, 0),
+        input_shape(node, 1),
+        integer_attribute(node, "num_branches", 0),
+    )
     if not dims or count <= 0:
         return ""
     if dims[-1] % count:
         return (
-            f"{operand_label(node, 0, 'X')} has {dims[-1]}, which is not a multiple of "
+            f"{input_label(node, 0, 'X')} has {dims[-1]}, which is not a multiple of "
             f"num_branches = {count}"
         )
     width = dims[-1] // count
     if scale in (None, (width,), (count * width,), (count, width)):
         return ""
-    return f"{operand_label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
+    return f"{input_label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
 
 
 @operator(
     "BranchwiseRMSNorm",
     f"{RMS}; m = n/H",
-    requires=(rank_constraint(0, 1, least=True), _per_branch),
+    requires=(rank_constraint(0, 1, or_higher=True), _branch_scale_constraint),
 )
-def branchwise_rms_norm(node: Node) -> Cost:
+def branchwise_rms_norm_cost(node: Node) -> Cost:
     """Return the cost of BranchwiseRMSNorm: RMSNormalization of each branch of X [..., C, H] or
     [..., C * H].
     """
     count, groups = _last_axis_groups(node)
-    branches = _stream_branch_count(node) if integer(node, "num_branches", 0) else 1
-    return rms(count, groups * branches, scaled=has_input(node, 1))
+    branches = _stream_branch_count(node) if integer_attribute(node, "num_branches", 0) else 1
+    return rms_norm_cost(count, groups * branches, scaled=has_input(node, 1))
 
 
 @operator(
@@ -240,7 +254,7 @@ def branchwise_rms_norm(node: Node) -> Cost:
         "conv_norm_scale[C,H]"
     ),
 )
-def engram_gate(node: Node) -> Cost:
+def engram_gate_cost(node: Node) -> Cost:
     """Return the cost of EngramGate, value * sigmoid(sign(d) * sqrt(max(|d|, 1e-6))), with d a dot
     product of normalized rows.
 
@@ -250,23 +264,25 @@ def engram_gate(node: Node) -> Cost:
     """
     count, rows = _last_axis_groups(node)
     row = Cost(divs=1, compares=4, specials=2, muls=1)
-    last = rms(count, rows, scaled=True) if has_output(node, 1) else ZERO
-    both = rms(count, rows, scaled=True) * 2
+    last = rms_norm_cost(count, rows, scaled=True) if has_output(node, 1) else ZERO
+    both = rms_norm_cost(count, rows, scaled=True) * 2
     return both + Cost(macs=count) + row * rows + MUL * count + last
 
 
-def _gate_shape_constraint(node: Node) -> str:
+def _gate_shape_constraint(node: Node) -> OperandProblem:
     """Return why the gate does not have one number per H numbers of X; "" if nothing is wrong."""
-    dims, gate = dims_of(node, 0), operand_shape(node, 2)
+    dims, gate = input_shape(node, 0), input_shape_or_raise(node, 2)
     if not dims or gate == (*dims[:-1], 1):
         return ""
     return (
-        f"{operand_label(node, 2, 'gate')} needs the sizes "
-        f"of {operand_label(node, 0, 'X')}, and 1 at the last"
+        f"{input_label(node, 2, 'gate')} needs the sizes "
+        f"of {input_label(node, 0, 'X')}, and 1 at the last"
     )
 
 
-@operator("GatedAdd", "n*(mul, add)", requires=(equal(0, 1), _gate_shape_constraint))
+@operator(
+    "GatedAdd", "n*(mul, add)", requires=(equal_shapes_constraint(0, 1), _gate_shape_constraint)
+)
 def contrib_gated_add_cost(node: Node) -> Cost:
     """Return the cost of GatedAdd, X + Y * gate: a mul and an add per element."""
     return (MUL + ADD) * input_element_count(node, 0)
@@ -275,9 +291,9 @@ def contrib_gated_add_cost(node: Node) -> Cost:
 @operator(
     "HyperConnectionPreMix",
     "n(X) MACs; reduction_scale: n(Y) muls",
-    requires=rank_constraint(0, 2, least=True),
+    requires=rank_constraint(0, 2, or_higher=True),
 )
-def pre_mix(node: Node) -> Cost:
+def hyper_connection_pre_mix_cost(node: Node) -> Cost:
     """Return the cost of HyperConnectionPreMix: Y[h] = reduction_scale * sum over c of X[c, h] *
     pre_mix[c, h].
 
@@ -291,9 +307,9 @@ def pre_mix(node: Node) -> Cost:
 @operator(
     "HyperConnectionPostMix",
     "n*(mul, add); stream_mix: C*n MACs",
-    requires=rank_constraint(0, 2, least=True),
+    requires=rank_constraint(0, 2, or_higher=True),
 )
-def post_mix(node: Node) -> Cost:
+def hyper_connection_post_mix_cost(node: Node) -> Cost:
     """Return the cost of HyperConnectionPostMix: Y[k, h] = sum over c of mix[c, k] * X[c, h] +
     post[k, h] * block[h].
 
@@ -308,7 +324,10 @@ def _stream_branch_count(node: Node) -> int:
     """Return the number of branches C: the attribute num_branches, else the last but one size of
     the input [..., C, H].
     """
-    count = integer(node, "num_branches", 0) or spec_shape(input_spec(node, 0), at_least=2)[-2]
+    count = (
+        integer_attribute(node, "num_branches", 0)
+        or spec_shape(input_spec(node, 0), at_least=2)[-2]
+    )
     if count <= 0:
         raise ValueError(f"{node.op} has no branches")
     return count

@@ -13,39 +13,39 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
-    positive,
-    reduction_operations,
+    positive_integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.contrib.elementwise import NAMED, activation_cost
+from crossflops.operators.contrib.elementwise import NAMED, activation_cost_by_name
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.matmul import (
     MATMUL,
     column_scale_constraint,
+    equal_inner_size_constraint,
     gemm_inner_size,
     gemm_output_shape,
     onnx_matmul_cost,
-    same_inner,
 )
-from crossflops.operators.normalization import rms, softmax_cost
+from crossflops.operators.normalization import rms_norm_cost, softmax_cost
 from crossflops.operators.operands import (
-    broadcast_to,
-    dims_of,
-    equal,
-    operand_label,
-    operand_shape,
+    broadcast_to_constraint,
+    equal_shapes_constraint,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
     rank_constraint,
     shape_constraint,
-    single,
+    single_number_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, MUL
-from crossflops.operators.quantization import dynamic_quantize_linear, requantize
-from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators
+from crossflops.operators.quantization import dynamic_quantize_linear_cost, requantization_cost
+from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, OperandProblem, Operators
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
@@ -55,17 +55,15 @@ def _product_column_constraint(*digits: int) -> Constraint:
     for each column.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each column; "" if nothing is
         wrong.
         """
         dims = gemm_output_shape(node, second=3)
         for index in digits:
-            scale = dims_of(node, index)
+            scale = input_shape(node, index)
             if dims is not None and scale is not None and scale not in ((), (1,), dims[1:]):
-                return (
-                    f"{operand_label(node, index)} needs to be one number, or one for each column"
-                )
+                return f"{input_label(node, index)} needs to be one number, or one for each column"
         return ""
 
     return constraint
@@ -76,15 +74,15 @@ def _product_column_constraint(*digits: int) -> Constraint:
     "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
     "2 compares), or M*N muls to a real output",
     requires=(
-        partial(same_inner, second=3),
-        single(1, 2, 7, 8),
+        partial(equal_inner_size_constraint, second=3),
+        single_number_constraint(1, 2, 7, 8),
         _product_column_constraint(4, 5),
-        equal(4, 5),
-        broadcast_to(6, partial(gemm_output_shape, second=3), "the product"),
+        equal_shapes_constraint(4, 5),
+        broadcast_to_constraint(6, partial(gemm_output_shape, second=3), "the product"),
     ),
     contracts=(0, 3),
 )
-def qgemm(node: Node) -> Cost:
+def qgemm_cost(node: Node) -> Cost:
     """Return the cost of QGemm, quantize(alpha * (A - zA)' * (B - zB)' * sA * sB + C): M*N*K MACs,
     and work per element.
 
@@ -98,7 +96,7 @@ def qgemm(node: Node) -> Cost:
         + (out if has_input(node, 6) else 0)
     )
     return Cost(macs=out * inner, adds=adds) + (
-        requantize(out) if has_input(node, 7) else MUL * out
+        requantization_cost(out) if has_input(node, 7) else MUL * out
     )
 
 
@@ -107,16 +105,16 @@ def _column_bias_constraint(index: int) -> Constraint:
     shape.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why a bias does not have one number per column of the weight; "" if nothing is
         wrong.
         """
-        weight, bias = dims_of(node, 1), operand_shape(node, index)
+        weight, bias = input_shape(node, 1), input_shape_or_raise(node, index)
         if not weight or prod(bias) == weight[-1]:
             return ""
         return (
-            f"{operand_label(node, index, 'bias')} needs "
-            f"{weight[-1]} numbers for {operand_label(node, 1, 'B')}"
+            f"{input_label(node, index, 'bias')} needs "
+            f"{weight[-1]} numbers for {input_label(node, 1, 'B')}"
         )
 
     return constraint
@@ -127,7 +125,7 @@ def _column_bias_constraint(index: int) -> Constraint:
     "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
     requires=(MATMUL, column_scale_constraint(1, 2, 3, 4, 5), _column_bias_constraint(6)),
 )
-def integer_to_float(node: Node) -> Cost:
+def matmul_integer_to_float_cost(node: Node) -> Cost:
     """Return the cost of MatMulIntegerToFloat, (A - zA) * (B - zB) * (sA * sB) + bias: K MACs and
     a mul per element of the result.
 
@@ -148,7 +146,7 @@ def integer_to_float(node: Node) -> Cost:
     requires=(MATMUL, column_scale_constraint(1, 2, 3), _column_bias_constraint(4)),
     contracts=(1,),  # its data is quantized to the eight bits of its weight
 )
-def dynamic_quantize_matmul(node: Node) -> Cost:
+def dynamic_quantize_matmul_cost(node: Node) -> Cost:
     """Return the cost of DynamicQuantizeMatMul: A is quantized by DynamicQuantizeLinear, then K
     MACs per element of the result.
 
@@ -160,7 +158,7 @@ def dynamic_quantize_matmul(node: Node) -> Cost:
     )
     bias = out if has_input(node, 4) else 0
     return (
-        dynamic_quantize_linear(node)
+        dynamic_quantize_linear_cost(node)
         + onnx_matmul_cost(node)
         + Cost(adds=shifted + bias, muls=out)
     )
@@ -179,19 +177,22 @@ def _product_row_count(node: Node, depth: int) -> int:
 _PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
 
 
-def _weight_blocks_constraint(node: Node) -> str:
+def _weight_blocks_constraint(node: Node) -> OperandProblem:
     """Return why packed weights and their block scales do not fit; "" if nothing is wrong."""
-    depth, width = positive(node, "K"), positive(node, "N")
-    block, bits = positive(node, "block_size"), positive(node, "bits", 4)
+    depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
+    block, bits = (
+        positive_integer_attribute(node, "block_size"),
+        positive_integer_attribute(node, "bits", 4),
+    )
     if bits not in _PACKED_BITS:
         return f"attribute 'bits' is {bits}, but must be 2, 4 or 8"
     count = -(-depth // block)
     byte_count = -(-block * bits // 8)
-    packed, scales = dims_of(node, 1), dims_of(node, 2)
+    packed, scales = input_shape(node, 1), input_shape(node, 2)
     if packed is not None and packed != (width, count, byte_count):
-        return f"{operand_label(node, 1, 'B')} needs {width}x{count}x{byte_count} for K = {depth}"
+        return f"{input_label(node, 1, 'B')} needs {width}x{count}x{byte_count} for K = {depth}"
     if scales is not None and scales not in ((width * count,), (width, count)):
-        return f"{operand_label(node, 2, 'scales')} needs {width}x{count}, one for each block"
+        return f"{input_label(node, 2, 'scales')} needs {width}x{count}, one for each block"
     spec = node.inputs[3] if len(node.inputs) > 3 else None
     zeros = count if spec is None or "float" in spec.dtype else -(-count * bits // 8)
     return shape_constraint(3, lambda _: [(width * zeros,), (width, zeros)], "zero_points")(node)
@@ -223,34 +224,36 @@ def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
     contracts=(0,),
     packed=_attribute_bits_precision("bits"),
 )
-def matmul_nbits(node: Node) -> Cost:
+def matmul_nbits_cost(node: Node) -> Cost:
     """Return the cost of MatMulNBits, A * dequantize(B) + bias: rows * K * N MACs, with the
     weights dequantized once.
 
     K and N are attributes: B is packed. The weights are dequantized once, (q - zero_point) *
     scale, K*N (sub, mul); without zero_points the middle of the range is taken off.
     """
-    depth, width = positive(node, "K"), positive(node, "N")
+    depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
     rows = _product_row_count(node, depth)
     bias = rows * width if has_input(node, 5) else 0
     return Cost(macs=rows, muls=1, adds=1) * (depth * width) + Cost(adds=bias)
 
 
-def _bnb4(node: Node) -> str:
+def _bnb4_sizes_constraint(node: Node) -> OperandProblem:
     """Return why the sizes of a bitsandbytes 4-bit product do not fit; "" if nothing is wrong.
 
     Checks that A ends in K (in N where B is not transposed), and that B and absmax are large
     enough.
     """
-    if wrong := (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node):
+    if wrong := (_K_LAST if integer_attribute(node, "transB", 1) else _N_LAST)(node):
         return wrong
-    weights, block = positive(node, "K") * positive(node, "N"), positive(node, "block_size")
+    weights, block = (
+        positive_integer_attribute(node, "K") * positive_integer_attribute(node, "N"),
+        positive_integer_attribute(node, "block_size"),
+    )
     for index, least in ((1, -(-weights // 2)), (2, -(-weights // block))):
-        shape_ = dims_of(node, index)
+        shape_ = input_shape(node, index)
         if shape_ is not None and prod(shape_) < least:
             return (
-                f"{operand_label(node, index)} needs at "
-                f"least {least} elements for {weights} weights"
+                f"{input_label(node, index)} needs at least {least} elements for {weights} weights"
             )
     return ""
 
@@ -258,22 +261,22 @@ def _bnb4(node: Node) -> str:
 @operator(
     "MatMulBnb4",
     "(n(A)/K)*K*N MACs; dequantize: K*N muls",
-    requires=_bnb4,
+    requires=_bnb4_sizes_constraint,
     contracts=(0,),
     packed=lambda node: "float4" if node.attrs.get("quant_type", 1) == 0 else "nf4",
 )
-def matmul_bnb4(node: Node) -> Cost:
+def matmul_bnb4_cost(node: Node) -> Cost:
     """Return the cost of MatMulBnb4: as MatMulNBits; a weight is a table entry times the scale of
     its block, a mul each.
     """
-    depth, width = positive(node, "K"), positive(node, "N")
-    if not integer(node, "transB", 1):
+    depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
+    if not integer_attribute(node, "transB", 1):
         depth, width = width, depth
     return Cost(macs=_product_row_count(node, depth), muls=1) * (depth * width)
 
 
 @operator("MatMulFpQ4", f"n(Y)*K MACs; {_BITS}", contracts=(0,), packed=lambda _node: "float4")
-def matmul_fpq4(node: Node) -> Cost:
+def matmul_fpq4_cost(node: Node) -> Cost:
     """Return the cost of MatMulFpQ4: as MatMulNBits, with packed weights B [K, N]: K MACs per
     element of the result.
     """
@@ -288,7 +291,7 @@ def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
     """
     count, rows = input_element_count(node, 0), _product_row_count(node, depth)
     cost = Cost(adds=count if has_input(node, skip) else 0)
-    return cost + (rms(count, rows, scaled=True) if has_input(node, scale) else ZERO)
+    return cost + (rms_norm_cost(count, rows, scaled=True) if has_input(node, scale) else ZERO)
 
 
 @operator(
@@ -299,13 +302,13 @@ def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
     contracts=(0,),
     packed=_attribute_bits_precision("bits"),
 )
-def nbits_qkv(node: Node) -> Cost:
+def matmul_nbits_qkv_cost(node: Node) -> Cost:
     """Return the cost of MatMulNBitsQkv: a normalization, then a MatMulNBits each for Q, K and V.
 
     q_B 3, k_B 6, v_B 9, each with scales and a bias behind it.
     """
-    depth, shared = positive(node, "K"), positive(node, "Nkv")
-    widths = (positive(node, "Nq"), shared, shared)
+    depth, shared = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "Nkv")
+    widths = (positive_integer_attribute(node, "Nq"), shared, shared)
     rows = _product_row_count(node, depth)
     weights = depth * sum(widths)
     bias = sum(rows * n for n, i in zip(widths, (5, 8, 11), strict=True) if has_input(node, i))
@@ -321,17 +324,17 @@ def nbits_qkv(node: Node) -> Cost:
     contracts=(0,),
     packed=_attribute_bits_precision("bits"),
 )
-def nbits_mlp(node: Node) -> Cost:
+def matmul_nbits_mlp_cost(node: Node) -> Cost:
     """Return the cost of MatMulNBitsMlp, activation(A * gate) * (A * up): a normalization and two
     MatMulNBits.
 
     skip 1, norm_scale 2, gate_B 3, up_B 6, each with scales and a bias behind it.
     """
-    depth, width = positive(node, "K"), positive(node, "N")
+    depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
     rows = _product_row_count(node, depth)
     bias = rows * width * (has_input(node, 5) + has_input(node, 8))
     products = Cost(macs=rows, muls=1, adds=1) * (2 * depth * width) + Cost(adds=bias)
-    gated = (activation_cost(node, default="silu") + MUL) * (rows * width)
+    gated = (activation_cost_by_name(node, default="silu") + MUL) * (rows * width)
     return _skip_norm_cost(node, depth, skip=1, scale=2) + products + gated
 
 
@@ -340,7 +343,7 @@ def nbits_mlp(node: Node) -> Cost:
     "n(Y)*K MACs; dequantize: K*N muls; a_scale: n(A)*(div, mul); bias: n(Y) adds",
     requires=sizes_constraint("A[...,K] B[N,K] b_scale a_scale bias[N]"),
 )
-def fp8_weight(node: Node) -> Cost:
+def matmul_fp8_weight_cost(node: Node) -> Cost:
     """Return the cost of MatMulBlockQuantizedFp8Weight, A * (B * b_scale)^T + bias: K MACs per
     element of the result.
 
@@ -360,7 +363,7 @@ def fp8_weight(node: Node) -> Cost:
     contracts=(0,),
     packed=lambda _node: "float4e2m1",
 )
-def fp4_weight(node: Node) -> Cost:
+def matmul_fp4_weight_cost(node: Node) -> Cost:
     """Return the cost of MatMulBlockQuantizedFp4Weight: as with eight bits, but a weight has two
     scales, 2 muls each.
 
@@ -380,15 +383,15 @@ operator("MatMulInteger16", "n(Y)*K MACs", requires=MATMUL)(onnx_matmul_cost)
 # Mixtures of experts: each token meets the k experts that a router chose for it.
 
 
-class ProductPlaces(NamedTuple):
+class ProductInputIndices(NamedTuple):
     """The indices of the inputs with the weights, biases and scales of the three layers."""
 
     weights: tuple[int, int, int]
     biases: tuple[int, int, int]
 
 
-_PLAIN = ProductPlaces((2, 4, 6), (3, 5, 7))
-_PACKED = ProductPlaces((2, 5, 8), (4, 7, 10))
+_PLAIN = ProductInputIndices((2, 4, 6), (3, 5, 7))
+_PACKED = ProductInputIndices((2, 5, 8), (4, 7, 10))
 
 
 class Experts(NamedTuple):
@@ -405,7 +408,7 @@ class Experts(NamedTuple):
     third: bool
 
     @property
-    def weights(self) -> int:
+    def weights_per_expert(self) -> int:
         """The number of weights of one expert: of fc1 [F, H], fc2 [H, I] and, if it exists, fc3
         [I, H].
         """
@@ -419,15 +422,15 @@ def expert_sizes(node: Node) -> Experts:
     indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     dims = spec_shape(input_spec(node, 0), at_least=2)
     count, rows, _ = spec_shape(input_spec(node, indices.weights[0]), rank=3)
-    fused = _is_fused(node)
-    if is_first_layout(node):
+    fused = _has_fused_swiglu_matrices(node)
+    if has_first_release_layout(node):
         inner = spec_shape(input_spec(node, indices.weights[1]), rank=3)[1]
         first = 2 * inner if fused else inner
     else:
         first, inner = rows, rows // 2 if fused else rows
     return Experts(
         tokens=prod(dims[:-1]),
-        chosen=positive(node, "k", 1),
+        chosen=positive_integer_attribute(node, "k", 1),
         total=count,
         hidden=dims[-1],
         first=first,
@@ -436,12 +439,12 @@ def expert_sizes(node: Node) -> Experts:
     )
 
 
-def _is_fused(node: Node) -> bool:
+def _has_fused_swiglu_matrices(node: Node) -> bool:
     """Return whether the experts have the two matrices of SwiGLU fused into one."""
-    return integer(node, "swiglu_fusion", 0) != 0
+    return integer_attribute(node, "swiglu_fusion", 0) != 0
 
 
-def is_first_layout(node: Node) -> bool:
+def has_first_release_layout(node: Node) -> bool:
     """Return whether the weights have the layout of onnxruntime's first releases: fc1 [E, H, F],
     fc2 [E, I, H].
 
@@ -455,7 +458,9 @@ def is_first_layout(node: Node) -> bool:
         return True
     first = spec_shape(input_spec(node, indices.weights[0]), rank=3)
     return (
-        _is_fused(node) and columns * _weights_per_element(node) == hidden and first[1] == hidden
+        _has_fused_swiglu_matrices(node)
+        and columns * _weights_per_element(node) == hidden
+        and first[1] == hidden
     )
 
 
@@ -463,19 +468,30 @@ def _weights_per_element(node: Node) -> int:
     """Return how many weights one element of a weight tensor contains: more than 1 if they are
     packed.
     """
-    return 8 // positive(node, "expert_weight_bits", 4) if node.op.type == "QMoE" else 1
+    return (
+        8 // positive_integer_attribute(node, "expert_weight_bits", 4)
+        if node.op.type == "QMoE"
+        else 1
+    )
 
 
-def expert_parameters(node: Node) -> tuple[int, int]:
+class ExpertParameters(NamedTuple):
+    """The parameters of all experts of a layer, and of the k experts that one token uses."""
+
+    stored: int
+    used_by_token: int
+
+
+def expert_parameters(node: Node) -> ExpertParameters:
     """Return two numbers of parameters: of all experts of the layer, and of the k experts that one
     token uses.
     """
     sizes = expert_sizes(node)
-    expert = sizes.weights + _expert_bias_count(node, sizes)
-    return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
+    expert = sizes.weights_per_expert + _expert_bias_count(node, sizes)
+    return ExpertParameters(sizes.total * expert, min(sizes.total, sizes.chosen) * expert)
 
 
-def _most_active_experts(sizes: Experts) -> int:
+def _max_active_expert_count(sizes: Experts) -> int:
     """Return the largest number of experts that the tokens can choose together."""
     return min(sizes.total, sizes.tokens * sizes.chosen)
 
@@ -487,18 +503,22 @@ def _expert_bias_count(node: Node, sizes: Experts) -> int:
     return sum(w for w, i in zip(widths, indices.biases, strict=True) if has_input(node, i))
 
 
-def _expert_layers_constraint(node: Node) -> str:
+def _expert_layers_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the shapes of router and experts, or "" if they fit the tokens in
     one of two layouts.
     """
     if wrong := _router_rows_constraint(node):
         return wrong
-    data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 4)
+    data, first, second = (
+        input_shape_or_raise(node, 0),
+        input_shape_or_raise(node, 2),
+        input_shape_or_raise(node, 4),
+    )
     if len(second) != 3:
-        return f"{operand_label(node, 4, 'fc2')} has rank {len(second)}, but needs 3"
-    hidden, count, is_first = data[-1], first[0], is_first_layout(node)
+        return f"{input_label(node, 4, 'fc2')} has rank {len(second)}, but needs 3"
+    hidden, count, is_first = data[-1], first[0], has_first_release_layout(node)
     inner = second[1] if is_first else second[2]
-    wide = 2 * inner if _is_fused(node) else inner
+    wide = 2 * inner if _has_fused_swiglu_matrices(node) else inner
     into, back = (wide, hidden), (hidden, inner)
     third = (inner, hidden)
     if is_first:
@@ -510,20 +530,19 @@ def _expert_layers_constraint(node: Node) -> str:
         (5, (count, hidden)),
         (6, (count, *third)),
     ):
-        dims = dims_of(node, index)
+        dims = input_shape(node, index)
         if dims is not None and dims != fitting:
-            return f"{operand_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
+            return f"{input_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
     return ""
 
 
-def _router_rows_constraint(node: Node) -> str:
+def _router_rows_constraint(node: Node) -> OperandProblem:
     """Return why the router does not have one row per token; "" if nothing is wrong."""
-    data, probs = dims_of(node, 0), dims_of(node, 1)
+    data, probs = input_shape(node, 0), input_shape(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
         return ""
     return (
-        f"{operand_label(node, 1, 'router_probs')} has "
-        f"{probs[0]} rows for {prod(data[:-1])} tokens"
+        f"{input_label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
     )
 
 
@@ -545,7 +564,7 @@ _MIXTURE = (
     parameters=expert_parameters,
     experts=tuple(range(2, 16)),
 )
-def mixture(node: Node) -> Cost:
+def mixture_of_experts_cost(node: Node) -> Cost:
     """Return the cost of MoE, for each token the sum over k chosen experts of w_e *
     fc2(activation(fc1(x)) [* fc3(x)]).
 
@@ -555,13 +574,13 @@ def mixture(node: Node) -> Cost:
     k - 1 adds; the sum tokens*H (k muls, k - 1 adds).
     """
     sizes = expert_sizes(node)
-    expert = Cost(macs=sizes.weights, adds=_expert_bias_count(node, sizes))
-    expert += _activation(node, sizes) * sizes.inner
+    expert = Cost(macs=sizes.weights_per_expert, adds=_expert_bias_count(node, sizes))
+    expert += _expert_activation_cost(node, sizes) * sizes.inner
     mixed = Cost(muls=sizes.chosen, adds=max(sizes.chosen - 1, 0)) * (sizes.tokens * sizes.hidden)
-    return expert * (sizes.tokens * sizes.chosen) + mixed + _routing(node, sizes)
+    return expert * (sizes.tokens * sizes.chosen) + mixed + _expert_routing_cost(node, sizes)
 
 
-def _activation(node: Node, sizes: Experts) -> Cost:
+def _expert_activation_cost(node: Node, sizes: Experts) -> Cost:
     """Return the cost of an expert's activation for each of its inner units, with the product of a
     gate.
     """
@@ -576,7 +595,7 @@ def _activation(node: Node, sizes: Experts) -> Cost:
     return NAMED[name] + (MUL if sizes.third else ZERO)
 
 
-def _routing(node: Node, sizes: Experts) -> Cost:
+def _expert_routing_cost(node: Node, sizes: Experts) -> Cost:
     """Return the cost of choosing k experts for each token: a softmax over all experts, then k
     searches for the largest.
 
@@ -585,9 +604,9 @@ def _routing(node: Node, sizes: Experts) -> Cost:
     logits = input_element_count(node, 1)
     passes = sum(max(sizes.total - 1 - turn, 0) for turn in range(sizes.chosen))
     cost = softmax_cost(logits, sizes.tokens) + Cost(compares=passes * sizes.tokens)
-    if integer(node, "normalize_routing_weights", 0):
+    if integer_attribute(node, "normalize_routing_weights", 0):
         chosen = sizes.tokens * sizes.chosen
-        cost += Cost(adds=reduction_operations(chosen, sizes.tokens), divs=chosen)
+        cost += Cost(adds=reduction_operation_count(chosen, sizes.tokens), divs=chosen)
     return cost
 
 
@@ -596,23 +615,29 @@ def expert_sharing_exactness(node: Node) -> Exactness:
     dequantized only once; else "exact".
     """
     sizes = expert_sizes(node)
-    return "exact" if _most_active_experts(sizes) == min(sizes.total, sizes.chosen) else "bound"
+    return (
+        "exact" if _max_active_expert_count(sizes) == min(sizes.total, sizes.chosen) else "bound"
+    )
 
 
-def _expert_packing_constraint(node: Node) -> str:
+def _expert_packing_constraint(node: Node) -> OperandProblem:
     """Return why expert weights that are packed into bytes do not fit the sizes; "" if nothing is
     wrong.
 
     fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and [E, I,
     H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are fused.
     """
-    data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 5)
+    data, first, second = (
+        input_shape_or_raise(node, 0),
+        input_shape_or_raise(node, 2),
+        input_shape_or_raise(node, 5),
+    )
     pack = _weights_per_element(node)
     if len(second) != 3:
         return ""
-    hidden, is_first = data[-1], is_first_layout(node)
+    hidden, is_first = data[-1], has_first_release_layout(node)
     inner = second[1] if is_first else second[2] * pack
-    wide = 2 * inner if _is_fused(node) else inner
+    wide = 2 * inner if _has_fused_swiglu_matrices(node) else inner
     into = (hidden, -(-wide // pack)) if is_first else (wide, -(-hidden // pack))
     back = (inner, -(-hidden // pack)) if is_first else (hidden, second[2])
     for index, fitting in (
@@ -621,12 +646,12 @@ def _expert_packing_constraint(node: Node) -> str:
         (3, (first[0], wide)),
         (6, (first[0], hidden)),
     ):
-        dims = dims_of(node, index)
+        dims = input_shape(node, index)
         rest = 3 if index in (3, 6) else len(fitting)
         if dims is not None and (dims[: len(fitting)] != fitting or len(dims) > rest):
-            return f"{operand_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
+            return f"{input_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
     return (
-        f"{operand_label(node, 0)} has {hidden}, which is not a multiple of {pack}"
+        f"{input_label(node, 0)} has {hidden}, which is not a multiple of {pack}"
         if hidden % pack
         else ""
     )
@@ -636,7 +661,7 @@ def _expert_packing_constraint(node: Node) -> str:
 _FLOATS = {"fp8": "float8e4m3fn", **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), "float4e2m1")}
 
 
-def _few_bits(node: Node) -> str:
+def _expert_weight_precision(node: Node) -> str:
     """Return the element type of the experts' weights, such as "int4", by the quantization type or
     the number of bits.
     """
@@ -659,7 +684,7 @@ def _few_bits(node: Node) -> str:
         _expert_packing_constraint,
     ),
     contracts=(0,),
-    packed=_few_bits,
+    packed=_expert_weight_precision,
     parameters=expert_parameters,
     experts=tuple(range(2, 16)),
 )
@@ -670,4 +695,6 @@ def contrib_qmoe_cost(node: Node) -> Cost:
     At most min(E, tokens*k) experts: (sub, mul) per weight.
     """
     sizes = expert_sizes(node)
-    return mixture(node) + (MUL + ADD) * (_most_active_experts(sizes) * sizes.weights)
+    return mixture_of_experts_cost(node) + (MUL + ADD) * (
+        _max_active_expert_count(sizes) * sizes.weights_per_expert
+    )

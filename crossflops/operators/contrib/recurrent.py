@@ -4,6 +4,7 @@ convolutions with a state.
 
 from collections.abc import Iterable
 from math import prod
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,28 +15,28 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
-    positive,
-    reduction_operations,
+    positive_integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.attention import recurrence
+from crossflops.operators.attention import linear_attention_recurrence_cost
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.operands import (
     Shape,
-    dims_of,
-    equal,
-    operand_label,
-    operand_shape,
+    equal_shapes_constraint,
+    input_label,
+    input_shape,
+    input_shape_or_raise,
     shape_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, MUL, SILU, SOFTPLUS, SPECIAL
-from crossflops.operators.quantization import dynamic_quantize_linear
+from crossflops.operators.quantization import dynamic_quantize_linear_cost
 from crossflops.operators.recurrent import onnx_lstm_cost, recurrent_dimensions
-from crossflops.operators.rule import MICROSOFT, Operators, input_bound_exactness
+from crossflops.operators.rule import MICROSOFT, OperandProblem, Operators, input_bound_exactness
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
@@ -57,7 +58,7 @@ def _transpose_gate_weight(spec: TensorSpec) -> TensorSpec:
     ),
     contracts=(1,),  # its data is quantized to the eight bits of its weight
 )
-def dynamic_quantize_lstm(node: Node) -> Cost:
+def dynamic_quantize_lstm_cost(node: Node) -> Cost:
     """Return the cost of DynamicQuantizeLSTM: an LSTM with weights in eight bits, and inputs and
     states quantized as it runs.
 
@@ -74,21 +75,23 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
     layer = recurrent_dimensions(plain, gates=4)
     steps = spec_shape(input_spec(node, 0), rank=3)[0] * layer.directions
     state = msgspec.structs.replace(input_spec(node, 0), shape=(layer.unit_steps // (steps or 1),))
-    quantized = dynamic_quantize_linear(msgspec.structs.replace(node, inputs=(state,)))
+    quantized = dynamic_quantize_linear_cost(msgspec.structs.replace(node, inputs=(state,)))
     scaled = MUL * (2 * 4 * layer.unit_steps)
-    return onnx_lstm_cost(plain) + dynamic_quantize_linear(node) + quantized * steps + scaled
+    return onnx_lstm_cost(plain) + dynamic_quantize_linear_cost(node) + quantized * steps + scaled
 
 
-def _fewer_keys(node: Node) -> str:
+def _value_head_groups_constraint(node: Node) -> OperandProblem:
     """Return why the value heads are not a multiple of the key heads; "" if nothing is wrong."""
-    query, key = operand_shape(node, 0), operand_shape(node, 1)
-    heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
+    query, key = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
+    heads, kv_heads = (
+        positive_integer_attribute(node, "q_num_heads"),
+        positive_integer_attribute(node, "kv_num_heads"),
+    )
     depth = query[2] // heads
     if depth and key[2] and key[2] % depth == 0 and kv_heads % (key[2] // depth) == 0:
         return ""
     return (
-        f"{operand_label(node, 1, 'key')} has {key[2]}, "
-        f"and {kv_heads} states share heads of {depth}"
+        f"{input_label(node, 1, 'key')} has {key[2]}, and {kv_heads} states share heads of {depth}"
     )
 
 
@@ -96,10 +99,17 @@ def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shape that past_state may have, [B, Hkv, dk, dv], after a state_window if there
     is one; None if unknown.
     """
-    query, value, window = dims_of(node, 0), dims_of(node, 2), integer(node, "state_window", 0)
+    query, value, window = (
+        input_shape(node, 0),
+        input_shape(node, 2),
+        integer_attribute(node, "state_window", 0),
+    )
     if query is None or value is None:
         return None
-    heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
+    heads, kv_heads = (
+        positive_integer_attribute(node, "q_num_heads"),
+        positive_integer_attribute(node, "kv_num_heads"),
+    )
     state = (query[0], kv_heads, query[2] // heads, value[2] // kv_heads)
     return [(window, *state) if window else state]
 
@@ -108,10 +118,10 @@ def _decay_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that the decay may have: per token one number for each state, or for each
     row of a state; None if unknown.
     """
-    query, kv_heads = dims_of(node, 0), positive(node, "kv_num_heads")
+    query, kv_heads = input_shape(node, 0), positive_integer_attribute(node, "kv_num_heads")
     if query is None:
         return None
-    depth = query[2] // positive(node, "q_num_heads")
+    depth = query[2] // positive_integer_attribute(node, "q_num_heads")
     return [(*query[:2], kv_heads), (*query[:2], kv_heads * depth)]
 
 
@@ -119,10 +129,10 @@ def _beta_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that beta may have: per token one number for each state, or one for all;
     None if unknown.
     """
-    query = dims_of(node, 0)
+    query = input_shape(node, 0)
     if query is None:
         return None
-    return [(*query[:2], positive(node, "kv_num_heads")), (*query[:2], 1)]
+    return [(*query[:2], positive_integer_attribute(node, "kv_num_heads")), (*query[:2], 1)]
 
 
 _LINEAR = (
@@ -138,26 +148,26 @@ _LINEAR = (
         sizes_constraint(
             "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"
         ),
-        _fewer_keys,
+        _value_head_groups_constraint,
         shape_constraint(3, _past_state_shapes, "past_state"),
         shape_constraint(4, _decay_shapes, "decay"),
         shape_constraint(5, _beta_shapes, "beta"),
     ),
 )
-def linear_attention(node: Node) -> Cost:
+def contrib_linear_attention_cost(node: Node) -> Cost:
     """Return the cost of onnxruntime's LinearAttention: as that of ONNX, also with more key heads
     than query heads.
 
     query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv], output [B, T, max(Hq, Hkv)*dv].
     """
-    return attention.linear_attention(node, shared_queries=True)
+    return attention.onnx_linear_attention_cost(node, shared_queries=True)
 
 
 @operator(
     "GatedDeltaNet",
     f"{_LINEAR}; qk_l2_norm: n muls, n-m adds, m sqrts, n divs; qwen: n(decay)*(2 adds, 2 "
     "specials, mul), Hv exps; beta: n(beta) sigmoids",
-    requires=equal(0, 1),
+    requires=equal_shapes_constraint(0, 1),
 )
 def contrib_delta_net_cost(node: Node) -> Cost:
     """Return the cost of GatedDeltaNet: LinearAttention with a delta rule, and the normalization
@@ -167,8 +177,8 @@ def contrib_delta_net_cost(node: Node) -> Cost:
     qk_l2_norm: 2 Hk normalizations per token (n muls, n - m adds, m sqrts, n divs);
     gate_activation qwen: n(decay) (2 adds, softplus, mul) and Hv exps; beta sigmoid n(beta).
     """
-    tokens, key_heads, value_heads, depth, value_depth = _delta_dimensions(node)
-    cost = recurrence(
+    tokens, key_heads, value_heads, depth, value_depth = _delta_net_sizes(node)
+    cost = linear_attention_recurrence_cost(
         tokens=tokens,
         readers=max(key_heads, value_heads),
         kv_heads=value_heads,
@@ -177,10 +187,12 @@ def contrib_delta_net_cost(node: Node) -> Cost:
         rule=string_attribute(node, "update_rule", "gated_delta"),
         decay=input_element_count(node, 4),
     )
-    if integer(node, "qk_l2_norm", 0):
+    if integer_attribute(node, "qk_l2_norm", 0):
         rows = 2 * tokens * key_heads
         count = rows * depth
-        cost += Cost(muls=count, adds=reduction_operations(count, rows), specials=rows, divs=count)
+        cost += Cost(
+            muls=count, adds=reduction_operation_count(count, rows), specials=rows, divs=count
+        )
     if string_attribute(node, "gate_activation", "none") == "qwen":
         cost += (ADD + SOFTPLUS + MUL) * input_element_count(
             node, 4
@@ -190,30 +202,41 @@ def contrib_delta_net_cost(node: Node) -> Cost:
     return cost
 
 
-def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
-    """Return (tokens, query heads, value heads, key size, value size) of a GatedDeltaNet."""
+class DeltaNetSizes(NamedTuple):
+    """The sizes of a GatedDeltaNet: tokens of all sequences, heads, and sizes of a head."""
+
+    tokens: int
+    query_heads: int
+    value_heads: int
+    key_size: int
+    value_size: int
+
+
+def _delta_net_sizes(node: Node) -> DeltaNetSizes:
+    """Return the sizes of a GatedDeltaNet, also from a packed query."""
     query = spec_shape(input_spec(node, 0), at_least=2)
     if has_input(node, 1):
         value = spec_shape(input_spec(node, 2), at_least=3)
-        return prod(query[:-2]), query[-2], value[-2], query[-1], value[-1]
+        return DeltaNetSizes(prod(query[:-2]), query[-2], value[-2], query[-1], value[-1])
     _, value_heads, value_depth, depth = spec_shape(input_spec(node, 6), rank=4)
     keys = query[-1] - value_heads * value_depth
     if depth <= 0 or keys % (2 * depth):
         raise ValueError("the packed query of GatedDeltaNet does not divide into its heads")
-    return prod(query[:-1]), keys // (2 * depth), value_heads, depth, value_depth
+    heads = keys // (2 * depth)
+    return DeltaNetSizes(prod(query[:-1]), heads, value_heads, depth, value_depth)
 
 
-def _per_channel(node: Node) -> str:
+def _gate_channel_constraint(node: Node) -> OperandProblem:
     """Return why dt_bias or decay_scale does not have a number for each element of the last axis
     of a; "" if nothing is wrong.
     """
-    dims = dims_of(node, 0)
+    dims = input_shape(node, 0)
     for index in (1, 2):
-        factors = dims_of(node, index)
+        factors = input_shape(node, index)
         if dims and factors is not None and prod(factors) != dims[-1]:
             return (
-                f"{operand_label(node, index)} needs {dims[-1]} "
-                f"numbers for {operand_label(node, 0, 'a')}"
+                f"{input_label(node, index)} needs {dims[-1]} "
+                f"numbers for {input_label(node, 0, 'a')}"
             )
     return ""
 
@@ -221,9 +244,9 @@ def _per_channel(node: Node) -> str:
 @operator(
     "LinearAttentionGate",
     "n(a)*(2 adds, exp, log, mul), n(b) sigmoids",
-    requires=(_per_channel, equal(0, 3)),
+    requires=(_gate_channel_constraint, equal_shapes_constraint(0, 3)),
 )
-def linear_attention_gate(node: Node) -> Cost:
+def linear_attention_gate_cost(node: Node) -> Cost:
     """Return the cost of LinearAttentionGate: decay_scale * softplus(a + dt_bias), and
     sigmoid(b).
     """
@@ -232,7 +255,7 @@ def linear_attention_gate(node: Node) -> Cost:
     )
 
 
-def _causal_conv_constraint(node: Node) -> str:
+def _causal_conv_constraint(node: Node) -> OperandProblem:
     """Return why input, weight and state do not fit a causal convolution; "" if nothing is wrong.
 
     Checks input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the window
@@ -240,19 +263,23 @@ def _causal_conv_constraint(node: Node) -> str:
 
     past_state [B, C, (k - 1) * dilation], behind a state_window where there is one.
     """
-    dims, weight, dilation = dims_of(node, 0), dims_of(node, 1), positive(node, "dilation", 1)
-    indices = integer(node, "ndim", 1)
+    dims, weight, dilation = (
+        input_shape(node, 0),
+        input_shape(node, 1),
+        positive_integer_attribute(node, "dilation", 1),
+    )
+    indices = integer_attribute(node, "ndim", 1)
     for index, shape_ in ((0, dims), (1, weight)):
         if shape_ is not None and len(shape_) != indices + 2:
-            return f"{operand_label(node, index)} has rank {len(shape_)}, but needs {indices + 2}"
+            return f"{input_label(node, index)} has rank {len(shape_)}, but needs {indices + 2}"
     if dims is None or weight is None:
         return ""
-    channels = dims[-1] if integer(node, "channels_last", 0) else dims[1]
+    channels = dims[-1] if integer_attribute(node, "channels_last", 0) else dims[1]
     if weight[:2] != (channels, 1):
-        return f"{operand_label(node, 1, 'weight')} needs one window for {channels} channels"
+        return f"{input_label(node, 1, 'weight')} needs one window for {channels} channels"
     if indices != 1:
         return ""
-    window = integer(node, "state_window", 0)
+    window = integer_attribute(node, "state_window", 0)
     state = (dims[0], channels, (weight[2] - 1) * dilation)
     return shape_constraint(3, lambda _: [(window, *state) if window else state], "past_state")(
         node
@@ -267,7 +294,7 @@ _CONV = "n(output)*prod(k) MACs; bias: n adds; activation: n*(sigmoid, mul)"
     _CONV,
     requires=(sizes_constraint("input[B,...] weight[C,1,...] bias[C]"), _causal_conv_constraint),
 )
-def causal_conv(node: Node, bias: int = 2) -> Cost:
+def contrib_causal_conv_cost(node: Node, bias: int = 2) -> Cost:
     """Return the cost of onnxruntime's CausalConvWithState: prod(k) MACs per element of the
     result, with bias and SiLU.
 
@@ -284,8 +311,8 @@ def causal_conv(node: Node, bias: int = 2) -> Cost:
     _CONV,
     requires=sizes_constraint("input weight[C,1,...] lengths bias[C]"),
 )
-def varlen_causal_conv(node: Node) -> Cost:
+def varlen_causal_conv_cost(node: Node) -> Cost:
     """Return the cost of VarlenCausalConvWithState: as CausalConvWithState, on tokens of all
     sequences packed together.
     """
-    return causal_conv(node, bias=3)
+    return contrib_causal_conv_cost(node, bias=3)

@@ -11,6 +11,7 @@ from importlib import import_module
 
 _FILES: tuple[str, ...] = (
     "attention",
+    "flashinfer",
     "layers",
     "linear_attention",
     "quantized",

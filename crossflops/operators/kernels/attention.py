@@ -12,12 +12,12 @@ from math import prod
 from typing import Any, NamedTuple
 
 from crossflops.ir.ledger import ZERO, Cost, Exactness
-from crossflops.operators.access import reduction_operations
+from crossflops.operators.access import reduction_operation_count
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
-from crossflops.operators.kernels.steps import setting
+from crossflops.operators.kernels.steps import call_argument
 from crossflops.operators.movement import DROPPED
-from crossflops.operators.normalization import softmax_back, softmax_cost
+from crossflops.operators.normalization import softmax_cost, softmax_gradient_cost
 
 FLASH = "https://github.com/Dao-AILab/flash-attention/blob/main/"
 _FLASH_2 = f"{FLASH}flash_attn/flash_attn_interface.py"
@@ -52,17 +52,17 @@ class ScoreSizes(NamedTuple):
     value_depth: int
 
     @property
-    def total(self) -> int:
+    def score_count(self) -> int:
         """The number of scores, over all heads and sequences."""
         return self.heads * self.lengths.pairs
 
     @property
-    def rows(self) -> int:
+    def softmax_count(self) -> int:
         """The number of softmaxes: one for each query of each head."""
         return self.heads * self.lengths.queries
 
 
-class Extras(NamedTuple):
+class ScoreExtras(NamedTuple):
     """Further work on each score."""
 
     masked: bool = False
@@ -80,23 +80,23 @@ class Extras(NamedTuple):
         return Cost(muls=1 if self.sloped else 0, adds=1 if added else 0)
 
 
-def attention_cost(scores: ScoreSizes, extras: Extras) -> Cost:
+def attention_cost(scores: ScoreSizes, extras: ScoreExtras) -> Cost:
     """Return the cost of the forward pass of an attention with these scores and this further work.
 
     S*(D+Dv) MACs; Q and K by the root of the scale, n(Q) + n(K) muls; what is added to scores, S
     adds; ALiBi S muls; softcap S (div, tanh, mul); softmax; dropout S (2 muls, compare).
     """
-    count, lengths = scores.total, scores.lengths
-    scaled = scores.depth * (scores.rows + scores.kv_heads * lengths.keys)
+    count, lengths = scores.score_count, scores.lengths
+    scaled = scores.depth * (scores.softmax_count + scores.kv_heads * lengths.keys)
     cost = Cost(macs=count * (scores.depth + scores.value_depth), muls=scaled)
-    cost += extras.before_softmax * count + softmax_cost(count, scores.rows)
+    cost += extras.before_softmax * count + softmax_cost(count, scores.softmax_count)
     if extras.capped:
         cost += Cost(divs=count, specials=count, muls=count)
     return cost + (DROPPED * count if extras.dropped else ZERO)
 
 
 def attention_gradient(
-    scores: ScoreSizes, extras: Extras, trainable: frozenset[Any], names: Sequence[str]
+    scores: ScoreSizes, extras: ScoreExtras, trainable: frozenset[Any], names: Sequence[str]
 ) -> Gradient:
     """Return the cost of those gradients of an attention that are trainable; `names` are those of
     q, k, v and the bias.
@@ -105,9 +105,9 @@ def attention_gradient(
     each, scaled. ScoreSizes are made again from q and k: S*D MACs, S (mul, sub, exp).
     """
     query, key, value, bias = names
-    count, lengths = scores.total, scores.lengths
+    count, lengths = scores.score_count, scores.lengths
     sizes = {
-        query: scores.depth * scores.rows,
+        query: scores.depth * scores.softmax_count,
         key: scores.depth * scores.kv_heads * lengths.keys,
     }
     work: dict[Any, Cost] = dict.fromkeys(trainable, ZERO)
@@ -121,23 +121,23 @@ def attention_gradient(
     if not trainable.isdisjoint((query, key, bias)):
         cap = count if extras.capped else 0
         inner = Cost(macs=count * scores.value_depth, muls=2 * cap, adds=cap)
-        inner += softmax_back(count, scores.rows) + dropped
+        inner += softmax_gradient_cost(count, scores.softmax_count) + dropped
     again = Cost(macs=scores.depth, muls=1, adds=1, specials=1)
     again += Cost(adds=extras.before_softmax.adds)
     return Gradient(work, inner=inner, recomputed=again * count)
 
 
-def backward_kernel_cost(scores: ScoreSizes) -> Cost:
+def attention_backward_kernel_cost(scores: ScoreSizes) -> Cost:
     """Return the cost of a kernel that computes the gradients of q, k and v of an attention.
 
     Five products, S*(3D + 2Dv) MACs; p = exp(c s - l) and ds = c p (dp - delta), S (exp, 3 muls,
     2 adds); delta = sum(dO O), n(O) muls and n(O) - rows adds.
     """
-    count, results = scores.total, scores.rows * scores.value_depth
+    count, results = scores.score_count, scores.softmax_count * scores.value_depth
     return Cost(
         macs=count * (3 * scores.depth + 2 * scores.value_depth),
         muls=3 * count + results,
-        adds=2 * count + reduction_operations(results, scores.rows),
+        adds=2 * count + reduction_operation_count(results, scores.softmax_count),
         specials=count,
     )
 
@@ -145,12 +145,12 @@ def backward_kernel_cost(scores: ScoreSizes) -> Cost:
 # How long the sequences of a batch are.
 
 
-def _operand_values(call: OperatorCall, name: str) -> tuple[int, ...] | None:
+def operand_values(call: OperatorCall, name: str) -> tuple[int, ...] | None:
     """Return the integers in an operand; None if it is not given or its values are unknown."""
     return call.values(call.names.index(name)) if call.has_input(name) else None
 
 
-def _lengths_between(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
+def lengths_from_start_positions(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """Return the lengths of packed sequences, from the positions where they start; None if those
     are unknown.
     """
@@ -170,7 +170,7 @@ def _lengths_with_padding(call: OperatorCall, query: str, key: str) -> Lengths:
     return Lengths(batch * queries * keys, batch * queries, batch * keys)
 
 
-def _joint_lengths(queries: Sequence[int], keys: Sequence[int], known: bool = True) -> Lengths:
+def joint_lengths(queries: Sequence[int], keys: Sequence[int], known: bool = True) -> Lengths:
     """Return the lengths of a batch of sequences, from the numbers of queries and keys of each."""
     pairs = sum(first * second for first, second in zip(queries, keys, strict=True))
     return Lengths(pairs, sum(queries), sum(keys), known)
@@ -210,12 +210,12 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
     query, key = call.input(packing.query), call.input(packing.key)
     starts = call.has_input(packing.query_starts)
     total = query.shape[0] if starts else prod(query.shape[:2])
-    queries = _lengths_between(_operand_values(call, packing.query_starts))
+    queries = lengths_from_start_positions(operand_values(call, packing.query_starts))
     if not starts:
         queries = (query.shape[1],) * query.shape[0]
     batch = call.input(packing.query_starts).numel - 1 if starts else query.shape[0]
-    keys = _operand_values(call, packing.used) or _lengths_between(
-        _operand_values(call, packing.key_starts)
+    keys = operand_values(call, packing.used) or lengths_from_start_positions(
+        operand_values(call, packing.key_starts)
     )
     if packing.pages and call.has_input(packing.pages):
         capacity = call.input(packing.pages).shape[-1] * key.shape[1]
@@ -226,33 +226,42 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
         capacity, packed = key.shape[1], batch * key.shape[1]
         keys = keys or (None if call.has_input(packing.used) else (capacity,) * batch)
     if queries is not None and keys is not None:
-        return _joint_lengths(queries, keys)
+        return joint_lengths(queries, keys)
     longest = _attribute_at_most(call, packing.most_keys, capacity)
     widest = _attribute_at_most(call, packing.most_queries, total if starts else query.shape[1])
     packed = min(packed, batch * longest)
     return Lengths(min(total * longest, packed * widest), total, packed, known=False)
 
 
-def _heads(call: OperatorCall, lengths: Lengths, names: Sequence[str]) -> ScoreSizes:
+def _score_sizes_of_call(call: OperatorCall, lengths: Lengths, names: Sequence[str]) -> ScoreSizes:
     """Return the score sizes of a call: its heads and head sizes, with these lengths."""
     query, key, value = (call.input(name).shape for name in names[:3])
     return ScoreSizes(lengths, query[-2], key[-2], query[-1], value[-1])
 
 
-def _flag(call: OperatorCall, *names: str) -> bool:
+def _has_true_attribute(call: OperatorCall, *names: str) -> bool:
     """Return whether one of these attributes of a call is true."""
     return any(bool(call.attributes.get(name)) for name in names)
 
 
-def _extras(call: OperatorCall, names: Sequence[str]) -> Extras:
+def _score_extras(call: OperatorCall, names: Sequence[str]) -> ScoreExtras:
     """Return what a call does with its scores: masks, ALiBi slopes, a bias, a softcap, dropout."""
     windows = ("window_size_left", "window_size_right", "window_left", "window_right")
     values = [call.attributes.get(name, -1) for name in windows]
-    sides = [*values, *call.attributes.get("window_size", ())] if _is_list(call) else values
-    return Extras(
-        masked=_flag(call, "causal", "is_causal", "custom_mask_type", "attention_chunk")
+    sides = (
+        [*values, *call.attributes.get("window_size", ())]
+        if _is_window_size_tuple(call)
+        else values
+    )
+    return ScoreExtras(
+        masked=_has_true_attribute(
+            call, "causal", "is_causal", "custom_mask_type", "attention_chunk"
+        )
         or any(side is not None and side >= 0 for side in sides)
-        or (call.attributes.get("window_size", 0) not in (0, None, ()) and not _is_list(call)),
+        or (
+            call.attributes.get("window_size", 0) not in (0, None, ())
+            and not _is_window_size_tuple(call)
+        ),
         sloped=call.has_input("alibi_slopes"),
         biased=bool(names[3]) and call.has_input(names[3]),
         capped=bool(call.attributes.get("softcap")),
@@ -260,7 +269,7 @@ def _extras(call: OperatorCall, names: Sequence[str]) -> Extras:
     )
 
 
-def _is_list(call: OperatorCall) -> bool:
+def _is_window_size_tuple(call: OperatorCall) -> bool:
     """Return whether the attribute window_size of a call is a tuple."""
     return isinstance(call.attributes.get("window_size"), tuple)
 
@@ -287,20 +296,25 @@ def declare_attention(
 
         With ALiBi S muls and adds; a causal mask or a window saves nothing (dense).
         """
-        scores = _heads(call, sequence_lengths(call, packing), names)
-        cost = attention_cost(scores, _extras(call, names))
+        scores = _score_sizes_of_call(call, sequence_lengths(call, packing), names)
+        cost = attention_cost(scores, _score_extras(call, names))
         return cost + more(call, scores) if more is not None else cost
 
-    def back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+    def gradient_of_call(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
         """Return the cost of the gradients of an attention. Raises UncountedCallError if it writes
         a cache.
         """
-        if more is not None and more(call, _heads(call, Lengths(0, 0, 0), names)) != ZERO:
+        if (
+            more is not None
+            and more(call, _score_sizes_of_call(call, Lengths(0, 0, 0), names)) != ZERO
+        ):
             raise call.uncounted("attention that writes a cache has no backward pass")
-        scores = _heads(call, sequence_lengths(call, packing), names)
-        return attention_gradient(scores, _extras(call, names), trainable, names)
+        scores = _score_sizes_of_call(call, sequence_lengths(call, packing), names)
+        return attention_gradient(scores, _score_extras(call, names), trainable, names)
 
-    operator(name, backward=back, doubt=_doubt_of(packing), source=source)(attention_kernel)
+    operator(
+        name, backward=gradient_of_call, doubt=_sequence_length_exactness(packing), source=source
+    )(attention_kernel)
 
 
 def declare_attention_backward(name: str, source: str, packing: Packing = PACKED) -> None:
@@ -309,23 +323,23 @@ def declare_attention_backward(name: str, source: str, packing: Packing = PACKED
     def attention_backward_kernel(call: OperatorCall) -> Cost:
         """Count S scores: S*(3D+2Dv MACs, exp, 3 muls, 2 adds), and sums of dO O per query."""
         lengths = sequence_lengths(call, packing)
-        return backward_kernel_cost(_heads(call, lengths, ("q", "k", "v")))
+        return attention_backward_kernel_cost(_score_sizes_of_call(call, lengths, ("q", "k", "v")))
 
-    operator(name, backward="none", doubt=_doubt_of(packing), source=source)(
+    operator(name, backward="none", doubt=_sequence_length_exactness(packing), source=source)(
         attention_backward_kernel
     )
 
 
-def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
+def _sequence_length_exactness(packing: Packing) -> Callable[[OperatorCall], Exactness]:
     """Return a function that says how exact the cost of an attention is: by whether its sequence
     lengths are known.
     """
 
-    def judge(call: OperatorCall) -> Exactness:
+    def exactness_of_call(call: OperatorCall) -> Exactness:
         """Return "exact" if the lengths of the sequences are known, else "bound"."""
         return "exact" if sequence_lengths(call, packing).known else "bound"
 
-    return judge
+    return exactness_of_call
 
 
 def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
@@ -341,15 +355,15 @@ def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
         lengths = call.input("k_new").shape
         added = tokens * lengths[1] if len(lengths) == 4 else tokens * lengths[0]
         more = scores._replace(lengths=Lengths(added, 0, new))
-        cost += Cost(macs=more.total * (more.depth + more.value_depth))
+        cost += Cost(macs=more.score_count * (more.depth + more.value_depth))
         cost += Cost(muls=more.depth * more.kv_heads * new)
-        cost += Cost(compares=1, adds=2, specials=1, divs=1) * more.total
-        cost += _extras(call, ("q", "k", "v", "")).before_softmax * more.total
+        cost += Cost(compares=1, adds=2, specials=1, divs=1) * more.score_count
+        cost += _score_extras(call, ("q", "k", "v", "")).before_softmax * more.score_count
     if call.has_input("rotary_cos"):
         pairs = call.input("rotary_cos").shape[-1]
         cost += _PAIR * (pairs * (tokens * scores.heads + new * scores.kv_heads))
     if call.has_input("qv"):
-        cost += Cost(macs=scores.total * scores.value_depth)
+        cost += Cost(macs=scores.score_count * scores.value_depth)
     return cost
 
 
@@ -408,31 +422,33 @@ declare_attention(
 # One query for each sequence, and keys in pages of a cache.
 
 
-def _page_lengths(call: OperatorCall) -> Lengths:
+def _cache_page_lengths(call: OperatorCall) -> Lengths:
     """Return the lengths of a paged attention: the recorded ones, or else the largest that are
     possible.
     """
     sequences = call.input("query").shape[0]
-    recorded = _operand_values(call, "seq_lens")
+    recorded = operand_values(call, "seq_lens")
     if recorded is not None:
-        return _joint_lengths((1,) * sequences, recorded)
-    capacity = call.input("block_tables").shape[1] * int(setting(call, "block_size"))
+        return joint_lengths((1,) * sequences, recorded)
+    capacity = call.input("block_tables").shape[1] * int(call_argument(call, "block_size"))
     keys = sequences * _attribute_at_most(call, "max_seq_len", capacity)
     return Lengths(keys, sequences, keys, known=False)
 
 
-def _page_doubt(call: OperatorCall) -> Exactness:
+def _cache_page_exactness(call: OperatorCall) -> Exactness:
     """Return "exact" if the lengths of a paged attention are recorded, else "bound"."""
-    return "exact" if _page_lengths(call).known else "bound"
+    return "exact" if _cache_page_lengths(call).known else "bound"
 
 
-@operator("_C::paged_attention_v1", backward="none", doubt=_page_doubt, source=_VLLM)
-@operator("_C::paged_attention_v2", backward="none", doubt=_page_doubt, source=_VLLM)
+@operator("_C::paged_attention_v1", backward="none", doubt=_cache_page_exactness, source=_VLLM)
+@operator("_C::paged_attention_v2", backward="none", doubt=_cache_page_exactness, source=_VLLM)
 def attention_of_pages(call: OperatorCall) -> Cost:
     """Count S scores: S*2D MACs, softmax, 1 mul per element of Q, K; ALiBi: S (mul, add).
 
     query [sequences, heads, D], key_cache [blocks, kv_heads, D/x, block_size, x].
     """
     _, heads, depth = call.input("query").shape
-    scores = ScoreSizes(_page_lengths(call), heads, call.input("key_cache").shape[1], depth, depth)
-    return attention_cost(scores, Extras(sloped=call.has_input("alibi_slopes")))
+    scores = ScoreSizes(
+        _cache_page_lengths(call), heads, call.input("key_cache").shape[1], depth, depth
+    )
+    return attention_cost(scores, ScoreExtras(sloped=call.has_input("alibi_slopes")))

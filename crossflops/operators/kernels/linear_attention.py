@@ -9,7 +9,12 @@ of whole chunks, whose size their library chooses: of them this is an estimate.
 
 from crossflops.ir.ledger import Cost
 from crossflops.operators.formula import OperatorCall
-from crossflops.operators.kernels.steps import KernelSteps, KernelTensor, kernel, setting
+from crossflops.operators.kernels.steps import (
+    KernelSteps,
+    KernelTensor,
+    call_argument,
+    register_kernel,
+)
 
 _OPS = "https://github.com/fla-org/flash-linear-attention/tree/main/fla/ops"
 _CHUNKED = (
@@ -40,9 +45,9 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     batch, length, heads, depth = call.input("q").shape
     states, wide = call.input("v").shape[2:]
     query, key = steps.operand(call, "q"), steps.operand(call, "k")
-    if _can_normalize(call) and setting(call, "use_qk_l2norm_in_kernel"):
-        query, key = _normalize_rows(steps, query), _normalize_rows(steps, key)
-    query = steps.multiply(query, steps.constant(1))
+    if _has_normalization_option(call) and call_argument(call, "use_qk_l2norm_in_kernel"):
+        query, key = _record_row_normalization(steps, query), _record_row_normalization(steps, key)
+    query = steps.multiply(query, steps.constant_tensor(1))
     shared = heads, max(states // heads, 1)
     has_state = call.has_input("initial_state")
     decays = length > 1 or has_state  # else there is no state that a gate could decay
@@ -54,18 +59,18 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     if call.has_input("beta"):
         tensors["beta"] = steps.operand(call, "beta")
     for value in tensors.values():
-        steps.pieces(value)
+        steps.read_by_pieces(value)
     state_shape = batch, *shared, depth, wide
     state = steps.operand(call, "initial_state", *state_shape) if has_state else None
     for runs in (min(length, 1), min(max(length - 1, 0), 1), max(length - 2, 0)):
         if runs:
             with steps.repeating(runs):
-                state = _next_state(steps, tensors, state, state_shape)
+                state = _record_token_steps(steps, tensors, state, state_shape)
                 reader = steps.piece(query, batch, heads, 1, 1, depth)
                 steps.contract(reader, state, depth, batch, *shared, 1, wide)
 
 
-def _next_state(
+def _record_token_steps(
     steps: KernelSteps,
     tensors: dict[str, KernelTensor],
     state: KernelTensor | None,
@@ -77,7 +82,7 @@ def _next_state(
     value = steps.piece(tensors["v"], batch, heads, shared, 1, wide)
     for name in ("g", "gk", "gv"):
         if state is not None and name in tensors:
-            shape = _gate_shape(tensors[name].shape, name, state_shape)
+            shape = _gate_broadcast_shape(tensors[name].shape, name, state_shape)
             state = steps.multiply(state, steps.piece(tensors[name], *shape))
     if "beta" in tensors:
         if state is not None:
@@ -91,7 +96,7 @@ def _next_state(
     return written if state is None else steps.add(state, written)
 
 
-def _gate_shape(
+def _gate_broadcast_shape(
     shape: tuple[int, ...], name: str, state_shape: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the shape in which the gate of one token (named "g", "gk" or "gv") broadcasts to the
@@ -105,24 +110,24 @@ def _gate_shape(
     return batch, heads, shape[2] // heads, depth, 1
 
 
-def _can_normalize(call: OperatorCall) -> bool:
+def _has_normalization_option(call: OperatorCall) -> bool:
     """Return whether the kernel is one of a delta rule, which has an option to normalize
     q and k.
     """
     return "DeltaRule" in call.operator or "use_qk_l2norm_in_kernel" in call.attributes
 
 
-def _normalize_rows(steps: KernelSteps, value: KernelTensor) -> KernelTensor:
+def _record_row_normalization(steps: KernelSteps, value: KernelTensor) -> KernelTensor:
     """Record the steps of x / sqrt(sum(x^2) + eps) along the last axis, and return its result."""
     rows = (*value.shape[:-1], 1)
-    total = steps.reduce(steps.multiply(value, value), *rows)
-    total = steps.add(total, steps.constant(1))
+    total = steps.sum_to_shape(steps.multiply(value, value), *rows)
+    total = steps.add(total, steps.constant_tensor(1))
     root = steps.elementwise(Cost(specials=1), (Cost(divs=1, muls=1),), total)
     inverse = steps.elementwise(Cost(divs=1), (Cost(muls=2, adds=1),), root)
     return steps.multiply(value, inverse)
 
 
-kernel("fla::chunk_linear_attention", source=_OPS, doubt="estimate", modules=_CHUNKED)(
+register_kernel("fla::chunk_linear_attention", source=_OPS, doubt="estimate", modules=_CHUNKED)(
     linear_recurrence
 )
-kernel("fla::fused_recurrent", source=_OPS, modules=_RECURRENT)(linear_recurrence)
+register_kernel("fla::fused_recurrent", source=_OPS, modules=_RECURRENT)(linear_recurrence)

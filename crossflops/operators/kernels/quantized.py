@@ -9,10 +9,10 @@ from math import prod
 from typing import Any
 
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import reduction_operations
+from crossflops.operators.access import reduction_operation_count
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
-from crossflops.operators.kernels.steps import setting
+from crossflops.operators.kernels.steps import call_argument
 
 _BITS = "https://github.com/bitsandbytes-foundation/bitsandbytes/blob/main/bitsandbytes/"
 _OPS = f"{_BITS}_ops.py"
@@ -87,7 +87,7 @@ def int8_rows(call: OperatorCall) -> Cost:
     count, rows = prod(shape), prod(shape[:-1])
     outliers = count if call.attributes.get("threshold") else 0
     return Cost(
-        compares=count + reduction_operations(count, rows) + outliers,
+        compares=count + reduction_operation_count(count, rows) + outliers,
         divs=rows,
         muls=count,
         specials=count,
@@ -101,7 +101,7 @@ def product_4bit(call: OperatorCall) -> Cost:
 
     A [..., K], B holds [N, K] in 4 bits, of which each is looked up and scaled.
     """
-    shape = setting(call, "shapeB")
+    shape = call_argument(call, "shapeB")
     return _product_with_bias(call, shape[1]) + Cost(muls=prod(shape))
 
 
@@ -113,7 +113,7 @@ def _matmul_4bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Grad
         work["A"] = Cost(macs=call.result.numel * depth)
     if "bias" in trainable:
         rows = prod(call.result.shape[:-1])
-        work["bias"] = Cost(adds=reduction_operations(rows, 1) * outputs)
+        work["bias"] = Cost(adds=reduction_operation_count(rows, 1) * outputs)
     again = Cost(muls=depth * outputs) if "A" in trainable else ZERO
     return Gradient(work, recomputed=again)
 
@@ -156,7 +156,10 @@ def matmul_8bit(call: OperatorCall) -> Cost:
     shape = call.input("A").shape
     count, rows = prod(shape), prod(shape[:-1])
     quantized = Cost(
-        compares=count + reduction_operations(count, rows), divs=rows, muls=count, specials=count
+        compares=count + reduction_operation_count(count, rows),
+        divs=rows,
+        muls=count,
+        specials=count,
     )
     return _product_with_bias(call, shape[-1]) + Cost(muls=3 * call.result.numel) + quantized
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import reduction_operations
+from crossflops.operators.access import reduction_operation_count
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
 
@@ -18,7 +18,7 @@ _PYG = "https://github.com/pyg-team/pyg-lib/tree/master/pyg_lib/csrc/ops"
 _SPCONV = "https://github.com/traveller59/spconv/blob/master/spconv/pytorch/functional.py"
 
 
-def _kind(call: OperatorCall) -> str:
+def _reduction_kind(call: OperatorCall) -> str:
     """Return how an operator combines elements, by its name: "sum", "mean", "mul", "min"
     or "max".
     """
@@ -37,12 +37,13 @@ def _combination_cost(kind: str, elements: int, results: int) -> Cost:
     return Cost(adds=elements, divs=results if kind == "mean" else 0)
 
 
-def _scatter_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-    """Return the cost of the gradient of a scatter: 0 for sums and extremes, divs for a mean, dY Y
-    / x for a product.
+def _scatter_gradient(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+    """Return the cost of the gradient of a scatter: 0 for sums and extremes, divs for a mean. For
+    a product dY Y, a mul per result, is taken to each element and divided by it.
     """
-    kind, count = _kind(call), call.input("src").numel
-    work = {"mean": Cost(divs=call.result.numel), "mul": Cost(muls=count, divs=count)}
+    results, count = call.result.numel, call.input("src").numel
+    kind = _reduction_kind(call)
+    work = {"mean": Cost(divs=results), "mul": Cost(muls=results, divs=count)}
     return Gradient({name: work.get(kind, ZERO) if name == "src" else ZERO for name in trainable})
 
 
@@ -52,7 +53,7 @@ def scatter(call: OperatorCall) -> Cost:
     src [..., n, ...] into as many places as the result has, by index (scatter, segment_coo) or by
     the starts of segments (segment_csr).
     """
-    return _combination_cost(_kind(call), call.input("src").numel, call.result.numel)
+    return _combination_cost(_reduction_kind(call), call.input("src").numel, call.result.numel)
 
 
 for _name in (
@@ -60,7 +61,7 @@ for _name in (
     *(f"segment_{kind}_coo" for kind in ("sum", "mean", "min", "max")),
     *(f"segment_{kind}_csr" for kind in ("sum", "mean", "min", "max")),
 ):
-    operator(f"torch_scatter::{_name}", backward=_scatter_back, source=_SCATTER)(scatter)
+    operator(f"torch_scatter::{_name}", backward=_scatter_gradient, source=_SCATTER)(scatter)
 
 
 @operator(
@@ -82,16 +83,21 @@ def gather_segments(call: OperatorCall) -> Cost:
     return ZERO
 
 
-def _spmm_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+def _spmm_gradient(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     """Return the cost of the gradients of a sparse-dense product: its MACs for each trainable
-    factor.
+    factor; without values its adds. Of an extreme only the elements that were chosen have one: a
+    mul by the other factor and an add at their place, per result.
     """
     stored, columns = call.input("col").numel, call.input("mat").shape[-1]
-    kind, batch = _kind(call), prod(call.input("mat").shape[:-2])
-    macs = Cost(macs=stored * columns * batch)
-    mean = Cost(divs=call.result.numel if kind == "mean" else 0)
+    kind, valued, results = _reduction_kind(call), call.has_input("value"), call.result.numel
+    count = stored * columns * prod(call.input("mat").shape[:-2])
+    if kind in ("min", "max"):
+        work = Cost(muls=results if valued else 0, adds=results)
+    else:
+        work = Cost(macs=count) if valued else Cost(adds=count)
+    mean = Cost(divs=results if kind == "mean" else 0)
     return Gradient(
-        {name: macs if name in ("mat", "value") else ZERO for name in trainable}, inner=mean
+        {name: work if name in ("mat", "value") else ZERO for name in trainable}, inner=mean
     )
 
 
@@ -103,7 +109,7 @@ def sparse_product(call: OperatorCall) -> Cost:
     """
     stored, columns = call.input("col").numel, call.input("mat").shape[-1]
     count = stored * columns * prod(call.input("mat").shape[:-2])
-    kind, valued = _kind(call), call.has_input("value")
+    kind, valued = _reduction_kind(call), call.has_input("value")
     if kind in ("min", "max"):
         return Cost(compares=count, muls=count if valued else 0)
     divided = Cost(divs=call.result.numel if kind == "mean" else 0)
@@ -111,12 +117,12 @@ def sparse_product(call: OperatorCall) -> Cost:
 
 
 for _kind_name in ("sum", "mean", "min", "max"):
-    operator(f"torch_sparse::spmm_{_kind_name}", backward=_spmm_back, source=_SPARSE)(
+    operator(f"torch_sparse::spmm_{_kind_name}", backward=_spmm_gradient, source=_SPARSE)(
         sparse_product
     )
 
 
-def _segment_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+def _segment_product_gradient(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     """Return the cost of the gradients of a segment product: its MACs for each trainable
     factor.
     """
@@ -124,13 +130,13 @@ def _segment_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     return Gradient({name: macs if name in ("input", "other") else ZERO for name in trainable})
 
 
-@operator("pyg::segment_matmul", backward=_segment_back, source=_PYG)
+@operator("pyg::segment_matmul", backward=_segment_product_gradient, source=_PYG)
 def segment_product(call: OperatorCall) -> Cost:
     """Count n results of rows by the matrices of their segments [G, K, N]: n*K MACs."""
     return Cost(macs=call.result.numel * call.input("input").shape[-1])
 
 
-def _sparse_convolution_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+def _sparse_convolution_gradient(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     """Return the cost of the gradients of a sparse convolution: its MACs for each of trainable
     features and filters, and the sum of a bias.
 
@@ -139,14 +145,14 @@ def _sparse_convolution_back(call: OperatorCall, trainable: frozenset[Any]) -> G
     macs = Cost(macs=sparse_convolution(call).macs)
     outputs, *_, channels = call.input("filters").shape
     work = {
-        "features": macs + Cost(adds=_pairs(call) * channels),
+        "features": macs + Cost(adds=_element_pair_count(call) * channels),
         "filters": macs,
-        "bias": Cost(adds=reduction_operations(call.result.numel, outputs)),
+        "bias": Cost(adds=reduction_operation_count(call.result.numel, outputs)),
     }
     return Gradient({name: work.get(name, ZERO) for name in trainable})
 
 
-def _pairs(call: OperatorCall) -> int:
+def _element_pair_count(call: OperatorCall) -> int:
     """Return the number of pairs of an input and an output element in a sparse convolution: the
     recorded one, or the largest possible.
     """
@@ -158,7 +164,7 @@ def _pairs(call: OperatorCall) -> int:
     return offsets * call.input("features").shape[0]
 
 
-def _pairs_doubt(call: OperatorCall) -> Any:
+def _element_pair_exactness(call: OperatorCall) -> Any:
     """Return "exact" if the numbers of pairs are recorded, else "bound"."""
     known = call.has_input("indice_pair_num") and (
         call.values(call.names.index("indice_pair_num")) is not None
@@ -181,7 +187,7 @@ def sparse_convolution(call: OperatorCall) -> Cost:
     offset of the kernel: their recorded number, else at most k*...*n.
     """
     filters = call.input("filters").shape
-    pairs = _pairs(call)
+    pairs = _element_pair_count(call)
     bias = call.result.numel if call.has_input("bias") else 0
     return Cost(macs=pairs * filters[0] * filters[-1], adds=pairs * filters[0] + bias)
 
@@ -190,7 +196,7 @@ for _class in _CLASSES:
     operator(
         f"spconv::{_class}",
         module=f"spconv.pytorch.functional:{_class}",
-        backward=_sparse_convolution_back,
-        doubt=_pairs_doubt,
+        backward=_sparse_convolution_gradient,
+        doubt=_element_pair_exactness,
         source=_SPCONV,
     )(sparse_convolution)

@@ -8,20 +8,25 @@ from collections.abc import Sequence
 
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.formula import OperatorCall, operator
-from crossflops.operators.kernels.steps import KernelSteps, KernelTensor, kernel, setting
+from crossflops.operators.kernels.steps import (
+    KernelSteps,
+    KernelTensor,
+    call_argument,
+    register_kernel,
+)
 
 _MAMBA = "https://github.com/state-spaces/mamba/blob/main/mamba_ssm/ops/"
 _CONVOLUTION = "https://github.com/Dao-AILab/causal-conv1d/blob/main/causal_conv1d/"
 
 
-def _has_activation(call: OperatorCall) -> bool:
+def _has_silu(call: OperatorCall) -> bool:
     """Return whether the call applies SiLU to its result."""
     if "silu_activation" in call.attributes:
         return bool(call.attributes["silu_activation"])
-    return setting(call, "activation") in ("silu", "swish")
+    return call_argument(call, "activation") in ("silu", "swish")
 
 
-@kernel(
+@register_kernel(
     "DaoAILab::_causal_conv1d_fwd_cpp",
     source=f"{_CONVOLUTION}cpp_functions.py",
     modules=("causal_conv1d.causal_conv1d_interface:CausalConv1dFn",),
@@ -34,7 +39,7 @@ def causal_convolution(call: OperatorCall, steps: KernelSteps) -> None:
     before the first are zeros, and count.
     """
     x, weight = steps.operand(call, "x"), steps.operand(call, "weight")
-    _convolve(call, steps, x, weight, "bias", _has_activation(call))
+    _record_convolution_steps(call, steps, x, weight, "bias", _has_silu(call))
 
 
 @operator(
@@ -47,17 +52,17 @@ def causal_convolution_backward(call: OperatorCall) -> Cost:
     bias, and dY s (1 + y (1 - s)) takes a sigmoid, 3 muls and 2 adds for each element.
     """
     trainable = [name for name in ("x", "weight", "bias") if call.has_input(name)]
-    steps, has_silu = KernelSteps(frozenset(trainable)), _has_activation(call)
+    steps, has_silu = KernelSteps(frozenset(trainable)), _has_silu(call)
     x, weight = steps.operand(call, "x"), steps.operand(call, "weight")
-    _convolve(call, steps, x, weight, "bias", has_silu)
+    _record_convolution_steps(call, steps, x, weight, "bias", has_silu)
     back = steps.gradient
     again = KernelSteps()
     if has_silu:
-        _convolve(call, again, x, weight, "bias", False)
+        _record_convolution_steps(call, again, x, weight, "bias", False)
     return sum(back.operands.values(), back.inner + again.forward)
 
 
-def _convolve(
+def _record_convolution_steps(
     call: OperatorCall,
     steps: KernelSteps,
     x: KernelTensor,
@@ -74,7 +79,7 @@ def _convolve(
     return steps.silu(value) if has_silu else value
 
 
-@kernel(
+@register_kernel(
     "mamba_ssm::selective_scan_fwd",
     source=f"{_MAMBA}selective_scan_interface.py",
     modules=("mamba_ssm.ops.selective_scan_interface:SelectiveScanFn",),
@@ -88,10 +93,12 @@ def selective_scan(call: OperatorCall, steps: KernelSteps) -> None:
     D B*D*L (mul, add); z B*D*L (SiLU, mul).
     u, delta, z [B, D, L], A [D, N], B, C [B, N, L] or [B, G, N, L].
     """
-    scan_channels(call, steps, steps.operand(call, "u"), steps.operand(call, "delta"))
+    record_selective_scan_steps(
+        call, steps, steps.operand(call, "u"), steps.operand(call, "delta")
+    )
 
 
-def scan_channels(
+def record_selective_scan_steps(
     call: OperatorCall,
     steps: KernelSteps,
     u: KernelTensor,
@@ -115,7 +122,7 @@ def scan_channels(
     )
     if call.has_input("delta_bias"):
         delta = steps.add(delta, steps.operand(call, "delta_bias", channels, 1))
-    if setting(call, "delta_softplus"):
+    if call_argument(call, "delta_softplus"):
         delta = steps.softplus(delta)
     decay_rates = steps.operand(call, "A", 1, channels, 1, states)
     decay = steps.exponential(steps.multiply(steps.view(delta, *delta.shape, 1), decay_rates))
@@ -123,17 +130,17 @@ def scan_channels(
     driven = steps.multiply(steps.view(driven, *split, length, 1), drive)
     state_shape = (*split, states)
     if length > 1:
-        steps.pieces(decay)
-    steps.pieces(driven)
+        steps.read_by_pieces(decay)
+    steps.read_by_pieces(driven)
     state = steps.piece(driven, *state_shape)
     for runs in (min(length - 1, 1), max(length - 2, 0)):
         if runs > 0:
             with steps.repeating(runs):
                 kept = steps.multiply(steps.piece(decay, *state_shape), state)
-                steps.gradient_work(state, ZERO)
+                steps.add_gradient_cost(state, ZERO)
                 state = steps.add(kept, steps.piece(driven, *state_shape))
-    steps.gradient_work(state, ZERO)
-    every = steps.result(driven, decay, shape=(*split, length, states))
+    steps.add_gradient_cost(state, ZERO)
+    every = steps.tensor_from(driven, decay, shape=(*split, length, states))
     result = steps.contract(every, read, states, batch, channels, length)
     if call.has_input("D"):
         skip = steps.operand(call, "D", channels, 1)
@@ -143,7 +150,7 @@ def scan_channels(
     return result if z is None else steps.multiply(result, steps.silu(z))
 
 
-@kernel(
+@register_kernel(
     "mamba_ssm::mamba_chunk_scan_combined",
     source=f"{_MAMBA}triton/ssd_combined.py",
     modules=("mamba_ssm.ops.triton.ssd_combined:MambaChunkScanCombinedFn",),
@@ -157,10 +164,12 @@ def chunk_scan(call: OperatorCall, steps: KernelSteps) -> None:
     softplus, D and z as in the selective scan. The last chunk is as long as what is left.
     """
     x, step = steps.operand(call, "x"), steps.operand(call, "dt")
-    scan_chunks(call, steps, x, step, steps.operand(call, "B"), steps.operand(call, "C"))
+    record_chunk_scan_steps(
+        call, steps, x, step, steps.operand(call, "B"), steps.operand(call, "C")
+    )
 
 
-def scan_chunks(
+def record_chunk_scan_steps(
     call: OperatorCall,
     steps: KernelSteps,
     x: KernelTensor,
@@ -173,10 +182,10 @@ def scan_chunks(
     """
     batch, length, heads, width = x.shape
     groups, states = drive.shape[2:]
-    size = int(setting(call, "chunk_size"))
+    size = int(call_argument(call, "chunk_size"))
     if call.has_input("dt_bias"):
         step = steps.add(step, steps.operand(call, "dt_bias", heads))
-    if setting(call, "dt_softplus"):
+    if call_argument(call, "dt_softplus"):
         step = steps.softplus(step)
     rates = steps.multiply(step, steps.operand(call, "A", heads))
     state_carry = (batch, groups, heads // groups, width, states)
@@ -185,12 +194,12 @@ def scan_chunks(
         state = steps.operand(call, "initial_states", *state_carry)
     full, left = divmod(length, size)
     chunks = [(size, min(full, 1)), (size, max(full - 1, 0)), (left, 1 if left else 0)]
-    operands = [steps.pieces(value) for value in (x, step, rates, drive, read)]
+    operands = [steps.read_by_pieces(value) for value in (x, step, rates, drive, read)]
     for tokens, runs in chunks:
         if runs:
             with steps.repeating(runs):
-                state = _scan_chunk(steps, tokens, operands, state, state_carry)
-    result = steps.result(*operands, shape=x.shape)
+                state = _record_one_chunk_steps(steps, tokens, operands, state, state_carry)
+    result = steps.tensor_from(*operands, shape=x.shape)
     if call.has_input("D"):
         skip = steps.operand(call, "D", heads, call.input("D").shape[-1] if
                              call.input("D").rank == 2 else 1)  # fmt: skip
@@ -200,7 +209,7 @@ def scan_chunks(
     return result
 
 
-def _scan_chunk(
+def _record_one_chunk_steps(
     steps: KernelSteps,
     tokens: int,
     operands: Sequence[KernelTensor],
@@ -212,7 +221,7 @@ def _scan_chunk(
     batch, groups, shared, width, states = state_carry
     heads = batch, groups, shared
     columns, rows, row = (*heads, tokens, 1), (*heads, 1, tokens), (*heads, tokens)
-    sums = steps.accumulate(steps.piece(rates, *row))
+    sums = steps.running_sum(steps.piece(rates, *row))
     step = steps.piece(step, *row)
     inputs = steps.piece(x, *heads, tokens, width)
     drive = steps.piece(drive, batch, groups, 1, tokens, states)
@@ -224,7 +233,7 @@ def _scan_chunk(
     weights = steps.multiply(weights, steps.view(step, *rows))
     result = steps.contract(weights, inputs, tokens, *heads, tokens, width)
     # the state that it leaves
-    steps.pieces(sums)
+    steps.read_by_pieces(sums)
     last = steps.piece(sums, *heads, 1)
     rest = steps.multiply(steps.exponential(steps.subtract(last, sums)), step)
     scaled = steps.multiply(drive, steps.view(rest, *columns))

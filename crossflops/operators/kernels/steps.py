@@ -16,10 +16,10 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import reduction_operations
+from crossflops.operators.access import reduction_operation_count
 from crossflops.operators.formula import Doubt, OperatorCall, operator
 from crossflops.operators.gradient import Gradient
-from crossflops.operators.normalization import rms, standardization
+from crossflops.operators.normalization import rms_norm_cost, standardization_cost
 from crossflops.operators.pointwise import SOFTPLUS, SWISH_BACK
 
 Shape: TypeAlias = tuple[int, ...]
@@ -86,16 +86,16 @@ class KernelSteps:
         """Return the tensor with another shape and the same elements, which costs nothing."""
         return value._replace(shape=shape)
 
-    def pieces(self, entire: KernelTensor) -> KernelTensor:
+    def read_by_pieces(self, entire: KernelTensor) -> KernelTensor:
         """Return the tensor, after recording that all its pieces together read it once."""
-        self.gradient_work(entire, ZERO)
+        self.add_gradient_cost(entire, ZERO)
         return entire
 
     def piece(self, entire: KernelTensor, *shape: int) -> KernelTensor:
         """Return a new piece of a tensor, with this shape, which costs nothing."""
         return entire._replace(shape=shape, key=next(self._keys))
 
-    def constant(self, *shape: int) -> KernelTensor:
+    def constant_tensor(self, *shape: int) -> KernelTensor:
         """Return a tensor of this shape without a gradient."""
         return KernelTensor(shape)
 
@@ -107,13 +107,13 @@ class KernelSteps:
         """
         shape = broadcast_shape(*(value.shape for value in values))
         elements = prod(shape)
-        self.work(work * elements)
+        self.add_forward_cost(work * elements)
         for value, element_work in zip(values, back, strict=True):
-            repeated = reduction_operations(elements, value.numel)
-            self.gradient_work(value, element_work * elements + Cost(adds=repeated))
-        return self.result(*values, shape=shape)
+            repeated = reduction_operation_count(elements, value.numel)
+            self.add_gradient_cost(value, element_work * elements + Cost(adds=repeated))
+        return self.tensor_from(*values, shape=shape)
 
-    def result(self, *values: KernelTensor, shape: Shape) -> KernelTensor:
+    def tensor_from(self, *values: KernelTensor, shape: Shape) -> KernelTensor:
         """Return a tensor of this shape that is made from others; it has a gradient if one of them
         has.
         """
@@ -167,25 +167,25 @@ class KernelSteps:
         the forward pass and for each gradient; return its result.
         """
         macs = Cost(macs=prod(shape) * depth)
-        self.work(macs)
+        self.add_forward_cost(macs)
         for value in (first, second):
-            self.gradient_work(value, macs)
-        return self.result(first, second, shape=shape)
+            self.add_gradient_cost(value, macs)
+        return self.tensor_from(first, second, shape=shape)
 
-    def reduce(self, value: KernelTensor, *shape: int) -> KernelTensor:
+    def sum_to_shape(self, value: KernelTensor, *shape: int) -> KernelTensor:
         """Record sums with a result of this shape, and return it; their gradients are
         only copied.
         """
-        self.work(Cost(adds=reduction_operations(value.numel, prod(shape))))
-        self.gradient_work(value, ZERO)
-        return self.result(value, shape=shape)
+        self.add_forward_cost(Cost(adds=reduction_operation_count(value.numel, prod(shape))))
+        self.add_gradient_cost(value, ZERO)
+        return self.tensor_from(value, shape=shape)
 
     def gather(self, value: KernelTensor, *shape: int) -> KernelTensor:
         """Record elements taken by indices, and return them; the gradient of each is added at its
         place.
         """
-        self.gradient_work(value, Cost(adds=prod(shape)))
-        return self.result(value, shape=shape)
+        self.add_gradient_cost(value, Cost(adds=prod(shape)))
+        return self.tensor_from(value, shape=shape)
 
     def normalize(
         self,
@@ -203,34 +203,36 @@ class KernelSteps:
         elements, groups = x.numel, x.numel // x.shape[-1]
         means = 2 if subtracts_mean else 1
         if subtracts_mean:
-            self.work(standardization(elements, groups))
-            self.work(Cost(muls=elements if scale else 0))
+            self.add_forward_cost(standardization_cost(elements, groups))
+            self.add_forward_cost(Cost(muls=elements if scale else 0))
         else:
-            self.work(rms(elements, groups, scale is not None))
-        self.work(Cost(adds=elements if bias else 0))
-        combined = means * (elements + reduction_operations(elements, groups))
+            self.add_forward_cost(rms_norm_cost(elements, groups, scale is not None))
+        self.add_forward_cost(Cost(adds=elements if bias else 0))
+        combined = means * (elements + reduction_operation_count(elements, groups))
         back = Cost(muls=(4 if scale else 3) * elements, adds=combined, divs=means * groups)
-        self.gradient_work(x, back)
+        self.add_gradient_cost(x, back)
         if scale is not None:
-            sums = reduction_operations(elements, scale.numel)
-            self.gradient_work(scale, Cost(muls=elements, adds=sums))
+            sums = reduction_operation_count(elements, scale.numel)
+            self.add_gradient_cost(scale, Cost(muls=elements, adds=sums))
         if bias is not None:
-            self.gradient_work(bias, Cost(adds=reduction_operations(elements, bias.numel)))
+            self.add_gradient_cost(
+                bias, Cost(adds=reduction_operation_count(elements, bias.numel))
+            )
         if x.has_gradient or (scale is not None and scale.has_gradient):
             self._again += Cost(muls=elements, adds=elements if subtracts_mean else 0) * self._runs
-        return self.result(*(part for part in (x, scale, bias) if part), shape=x.shape)
+        return self.tensor_from(*(part for part in (x, scale, bias) if part), shape=x.shape)
 
-    def accumulate(self, value: KernelTensor) -> KernelTensor:
+    def running_sum(self, value: KernelTensor) -> KernelTensor:
         """Record running sums along an axis, an add per element forwards and backwards, and return
         them.
         """
         return self.elementwise(_ADD, (_ADD,), value)
 
-    def work(self, cost: Cost) -> None:
+    def add_forward_cost(self, cost: Cost) -> None:
         """Add a cost to the forward pass, times the runs of the enclosing block."""
         self.forward += cost * self._runs
 
-    def gradient_work(self, value: KernelTensor, cost: Cost) -> None:
+    def add_gradient_cost(self, value: KernelTensor, cost: Cost) -> None:
         """Add a cost for the gradient of a tensor, if it has one, for a step that reads the
         tensor.
 
@@ -261,7 +263,7 @@ def broadcast_shape(*shapes: Shape) -> Shape:
     return tuple(joined)
 
 
-def setting(call: OperatorCall, name: str) -> Any:
+def call_argument(call: OperatorCall, name: str) -> Any:
     """Return an argument of a call that is not a tensor. Raises UncountedCallError if it is
     unknown.
 
@@ -275,7 +277,7 @@ def setting(call: OperatorCall, name: str) -> Any:
 Walk: TypeAlias = Callable[[OperatorCall, KernelSteps], None]
 
 
-def kernel(
+def register_kernel(
     *names: str,
     source: str,
     doubt: Doubt = "exact",

@@ -8,18 +8,25 @@ is read, an index, is no work.
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
-from crossflops.operators.kernels.steps import KernelSteps, KernelTensor, Shape, kernel, setting
+from crossflops.operators.kernels.steps import (
+    KernelSteps,
+    KernelTensor,
+    Shape,
+    call_argument,
+    register_kernel,
+)
 
 _VISION = "https://github.com/pytorch/vision/blob/main/torchvision/csrc/ops/cpu/"
 _ATTENTION = "https://github.com/fundamentalvision/Deformable-DETR/tree/main/models/ops"
 _DCN = "https://github.com/OpenGVLab/InternImage/tree/master/classification/ops_dcnv3"
 
 
-def sample_bilinear(
+def record_bilinear_samples(
     steps: KernelSteps,
     field: KernelTensor,
     rows: KernelTensor,
@@ -34,8 +41,10 @@ def sample_bilinear(
     weights. Of a sample: 4 muls and 3 adds. A gradient of the field is added at each corner, one
     of a weight is summed over what is sampled at its place.
     """
-    near, far = zip(*(_distances(steps, values) for values in (rows, columns)), strict=True)
-    corners = steps.pieces(steps.gather(field, 4, *result))
+    near, far = zip(
+        *(_record_fraction_distances(steps, values) for values in (rows, columns)), strict=True
+    )
+    corners = steps.read_by_pieces(steps.gather(field, 4, *result))
     total: KernelTensor | None = None
     for row in (far[0], near[0]):
         for column in (far[1], near[1]):
@@ -46,24 +55,35 @@ def sample_bilinear(
     return total
 
 
-def _distances(steps: KernelSteps, values: KernelTensor) -> tuple[KernelTensor, KernelTensor]:
+def _record_fraction_distances(
+    steps: KernelSteps, values: KernelTensor
+) -> tuple[KernelTensor, KernelTensor]:
     """Record the steps of two distances, x - floor(x) and 1 minus that, and return both."""
-    steps.work(Cost(specials=values.numel))
-    floor = steps.constant(*values.shape)
+    steps.add_forward_cost(Cost(specials=values.numel))
+    floor = steps.constant_tensor(*values.shape)
     near = steps.subtract(values, floor)
-    return near, steps.subtract(steps.constant(1), near)
+    return near, steps.subtract(steps.constant_tensor(1), near)
 
 
 # Regions of a picture.
 
 
-def _sizes(call: OperatorCall) -> tuple[int, int, int, int]:
+class RegionSizes(NamedTuple):
+    """The sizes of the result of a region pooling."""
+
+    regions: int
+    rows: int
+    columns: int
+    channels: int
+
+
+def _region_result_sizes(call: OperatorCall) -> RegionSizes:
     """Return (regions, rows, columns, channels) of the result of a region pooling."""
-    tall, wide = (int(setting(call, name)) for name in ("pooled_height", "pooled_width"))
-    return call.input("rois").shape[0], tall, wide, call.result.shape[1]
+    tall, wide = (int(call_argument(call, name)) for name in ("pooled_height", "pooled_width"))
+    return RegionSizes(call.input("rois").shape[0], tall, wide, call.result.shape[1])
 
 
-@kernel(
+@register_kernel(
     "torchvision::roi_align",
     "torchvision::ps_roi_align",
     source=f"{_VISION}roi_align_kernel.cpp",
@@ -77,29 +97,29 @@ def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
     size, 2 divs for that of a cell. A row and a column of samples: mul, add, floor, 2 subs. A
     place: 4 muls. Regions have no gradient.
     """
-    ratio = int(setting(call, "sampling_ratio"))
+    ratio = int(call_argument(call, "sampling_ratio"))
     if ratio <= 0:
         raise call.uncounted(
             "if sampling_ratio is not above 0, the number of samples of a cell depends on data"
         )
-    regions, tall, wide, channels = _sizes(call)
+    regions, tall, wide, channels = _region_result_sizes(call)
     aligned = call.attributes.get("aligned", True)
     region = Cost(muls=4, adds=6, divs=2) if aligned else Cost(muls=4, adds=2, divs=2, compares=2)
-    steps.work(region * regions)
+    steps.add_forward_cost(region * regions)
     rows, columns = (
-        steps.add(steps.constant(regions, *axes), steps.multiply(
-            steps.constant(regions, 1, 1), steps.constant(1, *axes)))
+        steps.add(steps.constant_tensor(regions, *axes), steps.multiply(
+            steps.constant_tensor(regions, 1, 1), steps.constant_tensor(1, *axes)))
         for axes in ((tall * ratio, 1), (1, wide * ratio))
     )  # fmt: skip
     positions = regions, 1, tall * ratio, wide * ratio
     field = steps.operand(call, "input")
     samples = (regions, channels, *positions[2:])
-    sampled = sample_bilinear(steps, field, rows, columns, positions, samples)
-    total = steps.reduce(sampled, regions, channels, tall, wide)
+    sampled = record_bilinear_samples(steps, field, rows, columns, positions, samples)
+    total = steps.sum_to_shape(sampled, regions, channels, tall, wide)
     steps.elementwise(Cost(divs=1), (Cost(divs=1),), total)
 
 
-def _roi_pool_back(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
+def _roi_pool_gradient(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
     """Return the cost of the gradient of RoI pooling: an add for each element of the result."""
     gradient = Cost(adds=call.result.numel)
     return Gradient({name: gradient if name == "input" else ZERO for name in trainable})
@@ -107,20 +127,22 @@ def _roi_pool_back(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
 
 @operator(
     "torchvision::roi_pool",
-    backward=_roi_pool_back,
+    backward=_roi_pool_gradient,
     doubt="bound",
     source=f"{_VISION}roi_pool_kernel.cpp",
 )
 def roi_pool(call: OperatorCall) -> Cost:
-    """Count at most K*C*(H+ph)*(W+pw) compares; K*(4 muls, 2 adds, 2 divs) for regions.
+    """Count at most K*C*(H+ph-1)*(W+pw-1) compares; K*(4 (mul, round, add), 2 (max, div)) more.
 
     input [N, C, H, W], rois [K, 5], Y [K, C, ph, pw]. The size of a region is data, the whole
-    picture at most; cells may share a row or a column of it.
+    picture at most; two cells next to each other may share a row or a column of it. A region: 4
+    muls by the scale, rounded, its two sizes (sub, 1 more, at least 1), and those of its cells.
     """
-    regions, tall, wide, channels = _sizes(call)
+    regions, tall, wide, channels = _region_result_sizes(call)
     _, _, height, width = call.input("input").shape
-    most = regions * channels * (height + tall) * (width + wide)
-    return Cost(compares=most) + Cost(muls=4, adds=2, divs=2) * regions
+    most = regions * channels * (height + tall - 1) * (width + wide - 1)
+    region = Cost(muls=4, specials=4, adds=4, compares=2, divs=2)
+    return Cost(compares=most) + region * regions
 
 
 @operator("torchvision::nms", backward="none", doubt="bound", source=f"{_VISION}nms_kernel.cpp")
@@ -140,7 +162,9 @@ def nms(call: OperatorCall) -> Cost:
 # Deformable convolutions and attention.
 
 
-@kernel("torchvision::deform_conv2d", source=f"{_VISION}deform_conv2d_kernel.cpp", doubt="bound")
+@register_kernel(
+    "torchvision::deform_conv2d", source=f"{_VISION}deform_conv2d_kernel.cpp", doubt="bound"
+)
 def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
     """Count per result Cin/g*k*k MACs (bias: 1 add), and k*k samples (4 muls, 3 adds) a channel.
 
@@ -150,15 +174,15 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
     batch, channels = call.input("input").shape[:2]
     outputs, depth, *window = call.input("weight").shape
     height, width = call.result.shape[2:]
-    groups, points = int(setting(call, "offset_groups")), prod(window)
+    groups, points = int(call_argument(call, "offset_groups")), prod(window)
     positions = batch, groups, 1, points, height, width
-    offset = steps.pieces(steps.operand(call, "offset"))
-    grid = steps.constant(1, 1, 1, points, height, width)
+    offset = steps.read_by_pieces(steps.operand(call, "offset"))
+    grid = steps.constant_tensor(1, 1, 1, points, height, width)
     rows, columns = (steps.add(steps.piece(offset, *positions), grid) for _ in range(2))
     samples = batch, groups, channels // groups, points, height, width
     field = steps.operand(call, "input")
-    sampled = sample_bilinear(steps, field, rows, columns, positions, samples)
-    if setting(call, "use_mask"):
+    sampled = record_bilinear_samples(steps, field, rows, columns, positions, samples)
+    if call_argument(call, "use_mask"):
         sampled = steps.multiply(sampled, steps.operand(call, "mask", *positions))
     weight = steps.operand(call, "weight")
     shape = batch, outputs, height, width
@@ -166,7 +190,7 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
     steps.add(result, steps.operand(call, "bias", outputs, 1, 1))
 
 
-def _operand_of(
+def _first_given_operand(
     call: OperatorCall, steps: KernelSteps, names: Sequence[str], *shape: int
 ) -> KernelTensor:
     """Return the first given operand with one of these names, as a tensor for steps, in the shape
@@ -175,7 +199,7 @@ def _operand_of(
     return steps.operand(call, next(name for name in names if call.has_input(name)), *shape)
 
 
-@kernel(
+@register_kernel(
     "MultiScaleDeformableAttention::ms_deform_attn_forward",
     "deformable_detr::ms_deform_attn_forward",
     source=_ATTENTION,
@@ -193,24 +217,24 @@ def attention_of_samples(call: OperatorCall, steps: KernelSteps) -> None:
     place is scaled by the size of its level (2 muls), less a half (2 subs), and has 4 weights.
     """
     names = "sampling_locations", "sampling_loc"
-    locations = _operand_of(call, steps, names)
+    locations = _first_given_operand(call, steps, names)
     batch, queries, heads, levels, points, _ = locations.shape
     depth = call.input("value").shape[-1]
     positions = batch, queries, heads, levels, points, 1
-    half, size = steps.constant(1), steps.constant(levels, 1, 1)
-    steps.pieces(locations)
+    half, size = steps.constant_tensor(1), steps.constant_tensor(levels, 1, 1)
+    steps.read_by_pieces(locations)
     rows, columns = (
         steps.subtract(steps.multiply(steps.piece(locations, *positions), size), half)
         for _ in range(2)
     )
     samples = (*positions[:-1], depth)
     field = steps.operand(call, "value")
-    sampled = sample_bilinear(steps, field, rows, columns, positions, samples)
-    weights = _operand_of(call, steps, ("attention_weights", "attn_weight"))
+    sampled = record_bilinear_samples(steps, field, rows, columns, positions, samples)
+    weights = _first_given_operand(call, steps, ("attention_weights", "attn_weight"))
     steps.contract(weights, sampled, levels * points, batch, queries, heads, depth)
 
 
-@kernel(
+@register_kernel(
     "DCNv3::dcnv3_forward",
     "DCNv4::dcnv4_forward",
     source=_DCN,
@@ -227,20 +251,20 @@ def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
     offset_scale (2 muls, 2 adds), and has 4 weights; then a weight of its own: mask
     [N, h, w, G*K], or a part of offset_mask. DCNv3 computes the softmax over its mask before.
     """
-    points = int(setting(call, "kernel_h")) * int(setting(call, "kernel_w"))
-    points -= 1 if setting(call, "remove_center") else 0
-    groups, depth = (int(setting(call, name)) for name in ("group", "group_channels"))
+    points = int(call_argument(call, "kernel_h")) * int(call_argument(call, "kernel_w"))
+    points -= 1 if call_argument(call, "remove_center") else 0
+    groups, depth = (int(call_argument(call, name)) for name in ("group", "group_channels"))
     batch, height, width = call.result.shape[:3]
     positions = batch, height, width, groups, points, 1
-    scale = steps.constant(1)
-    grid = steps.constant(height, width, 1, points, 1)
-    offset = steps.pieces(_operand_of(call, steps, ("offset", "offset_mask")))
+    scale = steps.constant_tensor(1)
+    grid = steps.constant_tensor(height, width, 1, points, 1)
+    offset = steps.read_by_pieces(_first_given_operand(call, steps, ("offset", "offset_mask")))
     rows, columns = (
         steps.add(steps.multiply(steps.piece(offset, *positions), scale), grid) for _ in range(2)
     )
     samples = (*positions[:-1], depth)
     field = steps.operand(call, "input")
-    sampled = sample_bilinear(steps, field, rows, columns, positions, samples)
+    sampled = record_bilinear_samples(steps, field, rows, columns, positions, samples)
     weights = offset
     if call.has_input("mask"):
         weights = steps.operand(call, "mask")

@@ -9,13 +9,13 @@ from typing import Any
 from crossflops.errors import MissingExtraError
 from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 from crossflops.ir.graph import Graph
 from crossflops.load.payload import fill_model_weights
 
 
-@quiet()
-def rebuild(program: Any, graph: Graph) -> Source:
+@quieting_tensorflow()
+def rebuild_as_tensorflow(program: Any, graph: Graph) -> Source:
     """Return a TensorFlow module that computes the ONNX model counted as `graph`, with
     tf.TensorSpecs as inputs.
 
@@ -34,13 +34,13 @@ def rebuild(program: Any, graph: Graph) -> Source:
     from crossflops.rebuild.tensorflow.module import OnnxModule
 
     if isinstance(program, OnnxFile):
-        model = module_rebuilding.from_onnx_file(program)
+        model = module_rebuilding.model_of_file_without_weight_values(program)
     else:
         in_bytes = isinstance(program, bytes)
         model = (
-            module_rebuilding.from_onnx_bytes(fill_model_weights(program))
+            module_rebuilding.model_of_bytes_without_weight_values(fill_model_weights(program))
             if in_bytes
-            else module_rebuilding.from_ir_model(program)
+            else module_rebuilding.model_of_ir_without_weight_values(program)
         )
     module = module_rebuilding.rebuild_program(
         model, {node.key: node.path for node in graph.nodes}

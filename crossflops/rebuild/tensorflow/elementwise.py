@@ -16,11 +16,11 @@ from crossflops.rebuild.tensorflow.given import (
     Result,
     Rule,
     UnfitError,
-    channels_first,
-    channels_last,
-    constant_in_dtype,
+    constant_in_dtype_of,
     definite_shape,
     tensor_rank,
+    to_channels_first,
+    to_channels_last,
 )
 
 
@@ -36,18 +36,18 @@ def _chain_rule(function: Callable[[Any, Any], Any]) -> Rule:
     return lambda provided: functools.reduce(function, provided.inputs)
 
 
-def _mean(inputs: NodeInputs) -> Result:
+def _compute_mean(inputs: NodeInputs) -> Result:
     """Return the elementwise mean of the inputs (ONNX Mean)."""
     total = functools.reduce(tf.add, inputs.inputs)
-    return total / constant_in_dtype(len(inputs.inputs), total)
+    return total / constant_in_dtype_of(len(inputs.inputs), total)
 
 
-def _divide(a: Any, b: Any) -> Any:
+def _compute_quotient(a: Any, b: Any) -> Any:
     """Return a / b, with the quotient of integers rounded toward zero (ONNX Div)."""
     return tf.truncatediv(a, b) if a.dtype.is_integer else tf.divide(a, b)
 
 
-def _modulo(inputs: NodeInputs) -> Result:
+def _compute_modulo(inputs: NodeInputs) -> Result:
     """Return the elementwise remainder of two inputs (ONNX Mod)."""
     config = tf.truncatemod if inputs.get("fmod", 0) else tf.math.floormod
     return config(*inputs.inputs)
@@ -58,7 +58,7 @@ def _compute_power(x: Any, y: Any) -> Any:
     return tf.pow(x, tf.cast(y, x.dtype))
 
 
-def _clip(inputs: NodeInputs) -> Result:
+def _compute_clip(inputs: NodeInputs) -> Result:
     """Return the input clipped to bounds from inputs or, before opset 11, attributes; bounds 0 and
     6 become ReLU6 (ONNX Clip).
     """
@@ -66,7 +66,7 @@ def _clip(inputs: NodeInputs) -> Result:
     low, high = inputs.input(1), inputs.input(2)
     if inputs.since < 11:
         low, high = (
-            constant_in_dtype(inputs.attributes[name], x) if name in inputs.attributes else None
+            constant_in_dtype_of(inputs.attributes[name], x) if name in inputs.attributes else None
             for name in ("min", "max")
         )
     ends: list[Any] = [
@@ -91,58 +91,58 @@ def _compute_cast(inputs: NodeInputs) -> Result:
     return tf.cast(inputs.inputs[0], requested)
 
 
-def _leaky(inputs: NodeInputs) -> Result:
+def _compute_leaky_relu(inputs: NodeInputs) -> Result:
     """Return the input with negative elements scaled by alpha (ONNX LeakyRelu)."""
     return tf.nn.leaky_relu(inputs.inputs[0], inputs.get("alpha", 0.01))
 
 
-def _prelu(inputs: NodeInputs) -> Result:
+def _compute_prelu(inputs: NodeInputs) -> Result:
     """Return x where it is positive, else slope * x (ONNX PRelu), as Keras computes it."""
     x, slope = inputs.inputs
     return tf.nn.relu(x) - slope * tf.nn.relu(-x)
 
 
-def _elu(inputs: NodeInputs) -> Result:
+def _compute_elu(inputs: NodeInputs) -> Result:
     """Return alpha (exp(x) - 1) where x is below 0, and x elsewhere (ONNX Elu)."""
     x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
     y = tf.nn.elu(x)
     return (
         y
         if alpha == 1
-        else tf.where(x > constant_in_dtype(0, x), x, constant_in_dtype(alpha, x) * y)
+        else tf.where(x > constant_in_dtype_of(0, x), x, constant_in_dtype_of(alpha, x) * y)
     )
 
 
-def _selu(inputs: NodeInputs) -> Result:
+def _compute_selu(inputs: NodeInputs) -> Result:
     """Return the scaled exponential linear unit of the input (ONNX Selu)."""
     x = inputs.inputs[0]
     alpha, gamma = inputs.get("alpha", 1.67326319), inputs.get("gamma", 1.05070102)
     if (round(alpha, 4), round(gamma, 4)) == (1.6733, 1.0507):
         return tf.nn.selu(x)
-    return constant_in_dtype(gamma, x) * tf.where(
-        x > constant_in_dtype(0, x), x, constant_in_dtype(alpha, x) * tf.nn.elu(x)
+    return constant_in_dtype_of(gamma, x) * tf.where(
+        x > constant_in_dtype_of(0, x), x, constant_in_dtype_of(alpha, x) * tf.nn.elu(x)
     )
 
 
-def _celu(inputs: NodeInputs) -> Result:
+def _compute_celu(inputs: NodeInputs) -> Result:
     """Return the continuous exponential linear unit of the input (ONNX Celu)."""
-    x, alpha = inputs.inputs[0], constant_in_dtype(inputs.get("alpha", 1.0), inputs.inputs[0])
-    return tf.nn.relu(x) + tf.minimum(constant_in_dtype(0, x), alpha * tf.math.expm1(x / alpha))
+    x, alpha = inputs.inputs[0], constant_in_dtype_of(inputs.get("alpha", 1.0), inputs.inputs[0])
+    return tf.nn.relu(x) + tf.minimum(constant_in_dtype_of(0, x), alpha * tf.math.expm1(x / alpha))
 
 
-def _hard_sigmoid(inputs: NodeInputs) -> Result:
+def _compute_hard_sigmoid(inputs: NodeInputs) -> Result:
     """Return alpha * x + beta, clipped to [0, 1] (ONNX HardSigmoid)."""
     x = inputs.inputs[0]
-    line = constant_in_dtype(inputs.get("alpha", 0.2), x) * x + constant_in_dtype(
+    line = constant_in_dtype_of(inputs.get("alpha", 0.2), x) * x + constant_in_dtype_of(
         inputs.get("beta", 0.5), x
     )
-    return tf.clip_by_value(line, constant_in_dtype(0, x), constant_in_dtype(1, x))
+    return tf.clip_by_value(line, constant_in_dtype_of(0, x), constant_in_dtype_of(1, x))
 
 
-def _hard_swish(inputs: NodeInputs) -> Result:
+def _compute_hard_swish(inputs: NodeInputs) -> Result:
     """Return x ReLU6(x + 3) / 6, as keras.activations.hard_swish does (ONNX HardSwish)."""
     x = inputs.inputs[0]
-    return x * (tf.nn.relu6(x + constant_in_dtype(3, x)) * constant_in_dtype(1 / 6, x))
+    return x * (tf.nn.relu6(x + constant_in_dtype_of(3, x)) * constant_in_dtype_of(1 / 6, x))
 
 
 def _compute_gelu(inputs: NodeInputs) -> Result:
@@ -150,13 +150,13 @@ def _compute_gelu(inputs: NodeInputs) -> Result:
     return tf.nn.gelu(inputs.inputs[0], approximate=inputs.get("approximate", "none") == "tanh")
 
 
-def _swish(inputs: NodeInputs) -> Result:
+def _compute_swish(inputs: NodeInputs) -> Result:
     """Return x * sigmoid(alpha * x) (ONNX Swish)."""
     x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
     return tf.nn.silu(x, alpha)
 
 
-def _mish(inputs: NodeInputs) -> Result:
+def _compute_mish(inputs: NodeInputs) -> Result:
     """Return x * tanh(softplus(x)) (ONNX Mish)."""
     x = inputs.inputs[0]
     return x * tf.tanh(tf.nn.softplus(x))
@@ -165,25 +165,27 @@ def _mish(inputs: NodeInputs) -> Result:
 def _compute_thresholding_relu(inputs: NodeInputs) -> Result:
     """Return x where it exceeds alpha, else 0 (ONNX ThresholdedRelu)."""
     x = inputs.inputs[0]
-    return tf.where(x > constant_in_dtype(inputs.get("alpha", 1.0), x), x, constant_in_dtype(0, x))
+    return tf.where(
+        x > constant_in_dtype_of(inputs.get("alpha", 1.0), x), x, constant_in_dtype_of(0, x)
+    )
 
 
-def _shrink(inputs: NodeInputs) -> Result:
+def _compute_shrink(inputs: NodeInputs) -> Result:
     """Return x moved by `bias` toward 0, and 0 where x is between -lambd and lambd (ONNX
     Shrink).
     """
-    x, bias = inputs.inputs[0], constant_in_dtype(inputs.get("bias", 0.0), inputs.inputs[0])
-    edge, nothing = constant_in_dtype(inputs.get("lambd", 0.5), x), constant_in_dtype(0, x)
+    x, bias = inputs.inputs[0], constant_in_dtype_of(inputs.get("bias", 0.0), inputs.inputs[0])
+    edge, nothing = constant_in_dtype_of(inputs.get("lambd", 0.5), x), constant_in_dtype_of(0, x)
     return tf.where(x > edge, x - bias, tf.where(x < -edge, x + bias, nothing))
 
 
-def _is_infinite(inputs: NodeInputs) -> Result:
+def _compute_is_inf(inputs: NodeInputs) -> Result:
     """Return a boolean tensor: whether each element is infinite, with one sign if the node
     requests it (ONNX IsInf).
     """
     x = inputs.inputs[0]
     ends = [
-        x == constant_in_dtype(sign * math.inf, x)
+        x == constant_in_dtype_of(sign * math.inf, x)
         for name, sign in (("detect_negative", -1), ("detect_positive", 1))
         if inputs.get(name, 1)
     ]
@@ -195,7 +197,7 @@ def _softmax_rule(function: Callable[..., Any]) -> Rule:
     over that axis and all behind it.
     """
 
-    def rule(inputs: NodeInputs) -> Result:
+    def compute_along_axis(inputs: NodeInputs) -> Result:
         """Return `function` of the input along the axis; before opset 13, over that axis and all
         behind it.
         """
@@ -206,10 +208,10 @@ def _softmax_rule(function: Callable[..., Any]) -> Rule:
         axis = inputs.get("axis", 1) % len(sizes)
         return tf.reshape(function(tf.reshape(x, [math.prod(sizes[:axis]), -1])), sizes)
 
-    return rule
+    return compute_along_axis
 
 
-def _shift(inputs: NodeInputs) -> Result:
+def _compute_bit_shift(inputs: NodeInputs) -> Result:
     """Return the first input with bits shifted by the second (ONNX BitShift)."""
     left = inputs.get("direction", "LEFT") == "LEFT"
     return (tf.bitwise.left_shift if left else tf.bitwise.right_shift)(*inputs.inputs)
@@ -224,7 +226,7 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
             "Asin": tf.asin, "Asinh": tf.asinh, "Atan": tf.atan, "Atanh": tf.atanh,
             "BitwiseAnd": tf.bitwise.bitwise_and, "BitwiseNot": tf.bitwise.invert,
             "BitwiseOr": tf.bitwise.bitwise_or, "BitwiseXor": tf.bitwise.bitwise_xor,
-            "Ceil": tf.math.ceil, "Cos": tf.cos, "Cosh": tf.cosh, "Div": _divide,
+            "Ceil": tf.math.ceil, "Cos": tf.cos, "Cosh": tf.cosh, "Div": _compute_quotient,
             "Equal": tf.equal, "Erf": tf.math.erf, "Exp": tf.exp, "Floor": tf.floor,
             "Greater": tf.greater, "GreaterOrEqual": tf.greater_equal, "IsNaN": tf.math.is_nan,
             "Less": tf.less, "LessOrEqual": tf.less_equal, "Log": tf.math.log,
@@ -237,13 +239,16 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
         }.items()
     },
     "Max": _chain_rule(tf.maximum), "Min": _chain_rule(tf.minimum), "Sum": _chain_rule(tf.add),
-    "Mean": _mean,
-    "Mod": _modulo, "Clip": _clip, "Cast": _compute_cast, "LeakyRelu": _leaky, "PRelu": _prelu,
-    "Elu": _elu, "Selu": _selu, "Celu": _celu, "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish, "Gelu": _compute_gelu, "Swish": _swish, "Mish": _mish,
-    "ThresholdedRelu": _compute_thresholding_relu, "Shrink": _shrink, "IsInf": _is_infinite,
+    "Mean": _compute_mean,
+    "Mod": _compute_modulo, "Clip": _compute_clip, "Cast": _compute_cast,
+    "LeakyRelu": _compute_leaky_relu, "PRelu": _compute_prelu, "Elu": _compute_elu,
+    "Selu": _compute_selu, "Celu": _compute_celu, "HardSigmoid": _compute_hard_sigmoid,
+    "HardSwish": _compute_hard_swish, "Gelu": _compute_gelu, "Swish": _compute_swish,
+    "Mish": _compute_mish, "ThresholdedRelu": _compute_thresholding_relu,
+    "Shrink": _compute_shrink, "IsInf": _compute_is_inf,
     "Softmax": _softmax_rule(tf.nn.softmax), "LogSoftmax": _softmax_rule(tf.nn.log_softmax),
-    "BitShift": _shift, "CastLike": input_function_rule(lambda x, y: tf.cast(x, y.dtype)),
+    "BitShift": _compute_bit_shift,
+    "CastLike": input_function_rule(lambda x, y: tf.cast(x, y.dtype)),
 }  # fmt: skip
 
 
@@ -255,7 +260,7 @@ def _reduction_rule(function: Callable[..., Any]) -> Rule:
     input or an attribute.
     """
 
-    def rule(inputs: NodeInputs) -> Result:
+    def compute_reduction(inputs: NodeInputs) -> Result:
         """Return the input reduced over the axes of the node (ONNX ReduceSum, ReduceMax ...)."""
         x = inputs.inputs[0]
         axes = inputs.numbers(1, "axes")
@@ -265,37 +270,37 @@ def _reduction_rule(function: Callable[..., Any]) -> Rule:
             axes = list(range(tensor_rank(x)))
         return function(x, axes, keepdims=bool(inputs.get("keepdims", 1)))
 
-    return rule
+    return compute_reduction
 
 
-def _extreme_rule(function: Callable[..., Any], of_truths: Callable[..., Any]) -> Rule:
+def _extreme_rule(function: Callable[..., Any], boolean_function: Callable[..., Any]) -> Rule:
     """Return a rule of a minimum or maximum that reduces by `function`, and booleans by
-    `of_truths`.
+    `boolean_function`.
     """
 
     def reduce_by_dtype(x: Any, axes: list[int], keepdims: bool) -> Any:
         """Return `x` reduced over the axes, by the function for its element type."""
-        return (of_truths if x.dtype == tf.bool else function)(x, axes, keepdims=keepdims)
+        return (boolean_function if x.dtype == tf.bool else function)(x, axes, keepdims=keepdims)
 
     return _reduction_rule(reduce_by_dtype)
 
 
-def _absolute_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
+def _sum_of_absolute_values(x: Any, axes: list[int], keepdims: bool) -> Any:
     """Return the sum of absolute values over axes (ONNX ReduceL1)."""
     return tf.reduce_sum(tf.abs(x), axes, keepdims=keepdims)
 
 
-def _squares(x: Any, axes: list[int], keepdims: bool) -> Any:
+def _sum_of_squares(x: Any, axes: list[int], keepdims: bool) -> Any:
     """Return the sum of squares over axes (ONNX ReduceSumSquare)."""
     return tf.reduce_sum(tf.square(x), axes, keepdims=keepdims)
 
 
 def _euclidean_norm(x: Any, axes: list[int], keepdims: bool) -> Any:
     """Return the square root of the sum of squares over axes (ONNX ReduceL2)."""
-    return tf.sqrt(_squares(x, axes, keepdims))
+    return tf.sqrt(_sum_of_squares(x, axes, keepdims))
 
 
-def _log_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
+def _log_of_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
     """Return the logarithm of the sum over axes (ONNX ReduceLogSum)."""
     return tf.math.log(tf.reduce_sum(x, axes, keepdims=keepdims))
 
@@ -305,17 +310,17 @@ def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
     first or the last one.
     """
 
-    def rule(inputs: NodeInputs) -> Result:
+    def compute_extreme_index(inputs: NodeInputs) -> Result:
         """Return the index of the extreme element along an axis (ONNX ArgMax or ArgMin)."""
         x, axis = inputs.inputs[0], inputs.get("axis", 0)
         if inputs.get("select_last_index", 0):
-            y = constant_in_dtype(definite_shape(x)[axis] - 1, tf.zeros((), tf.int64))
+            y = constant_in_dtype_of(definite_shape(x)[axis] - 1, tf.zeros((), tf.int64))
             y = y - function(tf.reverse(x, [axis % tensor_rank(x)]), axis, tf.int64)
         else:
             y = function(x, axis, tf.int64)
         return tf.expand_dims(y, axis) if inputs.get("keepdims", 1) else y
 
-    return rule
+    return compute_extreme_index
 
 
 def _compute_batch_norm(inputs: NodeInputs) -> Result:
@@ -334,9 +339,9 @@ def _compute_batch_norm(inputs: NodeInputs) -> Result:
     y = _normalize_with_scale(
         x, variance_mean, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), inputs
     )
-    old = constant_in_dtype(inputs.get("momentum", 0.9), mean)
+    old = constant_in_dtype_of(inputs.get("momentum", 0.9), mean)
     events = (
-        before * old + tf.reshape(now, [-1]) * (constant_in_dtype(1, old) - old)
+        before * old + tf.reshape(now, [-1]) * (constant_in_dtype_of(1, old) - old)
         for before, now in ((mean, variance_mean), (variance, spread))
     )
     return [y, *events][: inputs.outputs]
@@ -359,7 +364,7 @@ def _compute_layer_norm(inputs: NodeInputs) -> Result:
     y = _normalize_with_scale(x, mean, variance, inputs.input(2), inputs.inputs[1], inputs)
     if inputs.outputs == 1:
         return y
-    inverse = tf.math.rsqrt(variance + constant_in_dtype(inputs.get("epsilon", 1e-5), x))
+    inverse = tf.math.rsqrt(variance + constant_in_dtype_of(inputs.get("epsilon", 1e-5), x))
     return [y, mean, inverse][: inputs.outputs]
 
 
@@ -380,7 +385,7 @@ def _compute_group_norm(inputs: NodeInputs) -> Result:
     return tf.reshape(_normalize_with_scale(separate, mean, variance, bias, scale, inputs), sizes)
 
 
-def _instance(inputs: NodeInputs) -> Result:
+def _compute_instance_norm(inputs: NodeInputs) -> Result:
     """Return each channel of each sample normalized over its spatial axes (ONNX
     InstanceNormalization).
     """
@@ -399,13 +404,13 @@ def _compute_rms_norm(inputs: NodeInputs) -> Result:
     x, scale = inputs.inputs
     axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     square = tf.reduce_mean(tf.square(x), axes, keepdims=True)
-    return x * tf.math.rsqrt(square + constant_in_dtype(inputs.get("epsilon", 1e-5), x)) * scale
+    return x * tf.math.rsqrt(square + constant_in_dtype_of(inputs.get("epsilon", 1e-5), x)) * scale
 
 
-def _unit_norm(inputs: NodeInputs) -> Result:
+def _compute_lp_norm(inputs: NodeInputs) -> Result:
     """Return x divided by its norm along an axis; 0 where the norm is 0 (ONNX LpNormalization)."""
     x, axis = inputs.inputs[0], inputs.get("axis", -1)
-    size = (_euclidean_norm if inputs.get("p", 2) == 2 else _absolute_sum)(
+    size = (_euclidean_norm if inputs.get("p", 2) == 2 else _sum_of_absolute_values)(
         x, [axis], keepdims=True
     )
     return tf.math.divide_no_nan(x, size)
@@ -421,11 +426,13 @@ def _compute_local_response(inputs: NodeInputs) -> Result:
         raise UnfitError(f"over {size} channels")
     alpha, beta = inputs.get("alpha", 1e-4), inputs.get("beta", 0.75)
     bias = inputs.get("bias", 1.0)
-    y = tf.nn.local_response_normalization(channels_last(x), size // 2, bias, alpha / size, beta)
-    return channels_first(y)
+    y = tf.nn.local_response_normalization(
+        to_channels_last(x), size // 2, bias, alpha / size, beta
+    )
+    return to_channels_first(y)
 
 
-def _cumulative(inputs: NodeInputs) -> Result:
+def _compute_cumsum(inputs: NodeInputs) -> Result:
     """Return the running sums along an axis (ONNX CumSum)."""
     axis, flags = inputs.number(1, 0), ("exclusive", "reverse")
     return tf.cumsum(inputs.inputs[0], axis, *(bool(inputs.get(flag, 0)) for flag in flags))
@@ -435,7 +442,7 @@ def _compute_mean_variance_norm(inputs: NodeInputs) -> Result:
     """Return (x - mean) / sqrt(variance + 1e-9) over axes (ONNX MeanVarianceNormalization)."""
     x, axes = inputs.inputs[0], list(inputs.get("axes", (0, 2, 3)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
-    return (x - mean) * tf.math.rsqrt(variance + constant_in_dtype(1e-9, x))
+    return (x - mean) * tf.math.rsqrt(variance + constant_in_dtype_of(1e-9, x))
 
 
 _REDUCTIONS_RULES: dict[str, Rule] = {
@@ -444,20 +451,20 @@ _REDUCTIONS_RULES: dict[str, Rule] = {
     "ReduceMax": _extreme_rule(tf.reduce_max, tf.reduce_any),
     "ReduceMin": _extreme_rule(tf.reduce_min, tf.reduce_all),
     "ReduceProd": _reduction_rule(tf.reduce_prod),
-    "ReduceL1": _reduction_rule(_absolute_sum),
+    "ReduceL1": _reduction_rule(_sum_of_absolute_values),
     "ReduceL2": _reduction_rule(_euclidean_norm),
-    "ReduceSumSquare": _reduction_rule(_squares),
-    "ReduceLogSum": _reduction_rule(_log_sum),
+    "ReduceSumSquare": _reduction_rule(_sum_of_squares),
+    "ReduceLogSum": _reduction_rule(_log_of_sum),
     "ReduceLogSumExp": _reduction_rule(tf.reduce_logsumexp),
     "ArgMax": _extreme_index_rule(tf.argmax),
     "ArgMin": _extreme_index_rule(tf.argmin),
-    "CumSum": _cumulative,
+    "CumSum": _compute_cumsum,
     "BatchNormalization": _compute_batch_norm,
     "LayerNormalization": _compute_layer_norm,
     "GroupNormalization": _compute_group_norm,
-    "InstanceNormalization": _instance,
+    "InstanceNormalization": _compute_instance_norm,
     "RMSNormalization": _compute_rms_norm,
-    "LpNormalization": _unit_norm,
+    "LpNormalization": _compute_lp_norm,
     "LRN": _compute_local_response,
     "MeanVarianceNormalization": _compute_mean_variance_norm,
 }

@@ -85,17 +85,17 @@ def tensor_rank(tensor: Any) -> int:
     return len(definite_shape(tensor))
 
 
-def channels_last(tensor: Any) -> Any:
+def to_channels_last(tensor: Any) -> Any:
     """Return the tensor with its axes N, C, D1, D2 ... in the order N, D1, D2 ..., C."""
     return tf.transpose(tensor, [0, *range(2, tensor_rank(tensor)), 1])
 
 
-def channels_first(tensor: Any) -> Any:
+def to_channels_first(tensor: Any) -> Any:
     """Return the tensor with its axes N, D1, D2 ..., C in the order N, C, D1, D2 ..."""
     axes = tensor_rank(tensor)
     return tf.transpose(tensor, [0, axes - 1, *range(1, axes - 1)])
 
 
-def constant_in_dtype(value: Any, tensor: Any) -> Any:
+def constant_in_dtype_of(value: Any, tensor: Any) -> Any:
     """Return the value as a TensorFlow constant of the tensor's element type."""
     return tf.constant(value, tensor.dtype)

@@ -14,23 +14,23 @@ import tensorflow as tf
 from crossflops.errors import CrossflopsError, NormalizeError
 from crossflops.frontends.converted import with_graph_identity
 from crossflops.frontends.onnx import OnnxFile, functions, reading
-from crossflops.frontends.onnx.binding import bind, model_inputs
+from crossflops.frontends.onnx.binding import bind_input_sizes, inputs_given_by_caller
 from crossflops.frontends.onnx.modules import NodePlace, build_module_table
-from crossflops.frontends.onnx.types import attributes
+from crossflops.frontends.onnx.types import attribute_values
 from crossflops.frontends.tensorflow.convert.operators import CONTRACTIONS
-from crossflops.frontends.tensorflow.record.layers import KINDS, LayerTable
+from crossflops.frontends.tensorflow.record.layers import KINDS, LayerScope, LayerTable
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Setting, Trace
 from crossflops.load import decode_onnx_model, read_onnx_model
 from crossflops.load.order import onnx_node_label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import parse_model_proto, since
+from crossflops.load.protobuf import parse_model_proto, schema_since_version
 from crossflops.rebuild.nodes import (
     READ_IT,
-    domain_of,
     inline_function_bodies,
-    opsets,
+    opset_versions,
     reject_unbuildable_nodes,
+    standard_domain,
 )
 from crossflops.rebuild.tensorflow import elementwise, products, shapes
 from crossflops.rebuild.tensorflow.given import NodeInputs, Rule, UnfitError
@@ -73,7 +73,7 @@ class OnnxModule(tf.Module):
     def __reduce__(self) -> Any:
         return OnnxModule, (self.program, self.name)
 
-    def graph_of(self, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
+    def graph_of_recorded_run(self, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
         """Return the ONNX bytes, the graph and the trace of a recorded run of this module."""
         return onnx_module_program(self, seen, setting)
 
@@ -86,20 +86,20 @@ class OnnxModule(tf.Module):
     def __call__(self, *inputs: Any) -> Any:
         """Return the outputs by position, for inputs by position."""
         model = parse_model_proto(self.program.data)
-        run = _Run(model, scopes(self.program.paths))
-        names = [tensor.name for tensor in model_inputs(model.graph)]
+        run = _Run(model, unique_name_scopes(self.program.paths))
+        names = [tensor.name for tensor in inputs_given_by_caller(model.graph)]
         run.values.update(zip(names, map(tf.convert_to_tensor, inputs), strict=True))
         for node in model.graph.node:
-            run.add(node)
+            run.run_node(node)
         return [tf.identity(run.tensor(value.name)) for value in model.graph.output]
 
 
-def scopes(paths: Mapping[str, str]) -> dict[str, str]:
+def unique_name_scopes(paths: Mapping[str, str]) -> dict[str, str]:
     """Return a unique TensorFlow name scope for every node, by the name of the node."""
     by_node: dict[str, str] = {}
     taken: set[str] = set()
     for name, path in paths.items():
-        scope = "/".join(_word(part) for part in (*path.split("."), name) if part)
+        scope = "/".join(_valid_name_scope(part) for part in (*path.split("."), name) if part)
         while scope.lower() in taken:
             scope += "_"
         taken.add(scope.lower())
@@ -107,7 +107,7 @@ def scopes(paths: Mapping[str, str]) -> dict[str, str]:
     return by_node
 
 
-def _word(name: str) -> str:
+def _valid_name_scope(name: str) -> str:
     """Return the name with characters that a TensorFlow name scope does not allow
     replaced by "_".
     """
@@ -121,13 +121,13 @@ class _Run:
     """
 
     def __init__(self, model: Any, names: Mapping[str, str]) -> None:
-        self._opset = opsets(model)
+        self._opset = opset_versions(model)
         self._scopes = names
         self._stored = {tensor.name: tensor for tensor in model.graph.initializer}
         self._known: dict[str, Any] = {}
         self.values: dict[str, Any] = {}
         for name, tensor in self._stored.items():
-            if (value := _tensor_elements(tensor)) is not None and _is_of_sizes(value):
+            if (value := _tensor_elements(tensor)) is not None and _may_be_size_list(value):
                 self._known[name] = value
 
     def tensor(self, name: str) -> Any:
@@ -138,7 +138,7 @@ class _Run:
             self.values[name] = _tensor_constant(stored) if known is None else tf.constant(known)
         return self.values[name]
 
-    def add(self, node: Any) -> None:
+    def run_node(self, node: Any) -> None:
         """Run the TensorFlow operations of one node, and record its results. Raises NormalizeError
         if no rule fits.
         """
@@ -176,12 +176,12 @@ class _Run:
         """Return what the rule of an ONNX node gets: inputs, known values, attributes
         and version.
         """
-        domain = domain_of(node.domain)
-        version = since(domain, node.op_type, self._opset.get(domain, 1))
+        domain = standard_domain(node.domain)
+        version = schema_since_version(domain, node.op_type, self._opset.get(domain, 1))
         return NodeInputs(
             inputs,
             [self._known.get(name) for name in node.input],
-            {**attributes(node.attribute), **_attribute_arrays(node)},
+            {**attribute_values(node.attribute), **_attribute_arrays(node)},
             len(node.output),
             version,
         )
@@ -193,7 +193,7 @@ class _Run:
         sizes = node.op_type in _OF_SHAPES
         if not sizes and any(name and name not in self._known for name in node.input):
             return None
-        if node.op_type in _CONTRACTIONS or self._spreads(node):
+        if node.op_type in _CONTRACTIONS or self._makes_large_tensor(node):
             return None
         with tf.init_scope():
             provided = [
@@ -205,16 +205,16 @@ class _Run:
                 tensor.numpy() for tensor in (results if isinstance(results, list) else [results])
             ]
         arrays = [np.asarray(array) for array in arrays]
-        return arrays if all(map(_is_of_sizes, arrays)) else None
+        return arrays if all(map(_may_be_size_list, arrays)) else None
 
-    def _spreads(self, node: Any) -> bool:
+    def _makes_large_tensor(self, node: Any) -> bool:
         """Return whether a node would make a large tensor from a few numbers, as Expand does."""
         if node.op_type not in _SPREADING:
             return False
         return prod(int(number) for number in self._known[node.input[-1]].ravel()) > _LARGE
 
 
-def _is_of_sizes(array: Any) -> bool:
+def _may_be_size_list(array: Any) -> bool:
     """Return whether an array can be a list of sizes: it has few elements, or elements that are
     not floats.
     """
@@ -263,9 +263,13 @@ def _constant_node_value(node: Any) -> Any:
     attribute = node.attribute[0]
     if attribute.HasField("t"):
         value = _tensor_elements(attribute.t)
-        return _tensor_constant(attribute.t) if value is None or not _is_of_sizes(value) else value
+        return (
+            _tensor_constant(attribute.t)
+            if value is None or not _may_be_size_list(value)
+            else value
+        )
     kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32}
-    value = attributes(node.attribute).get(attribute.name)
+    value = attribute_values(node.attribute).get(attribute.name)
     if value is None or "string" in attribute.name:
         raise UnfitError(f"of the kind {attribute.name}")
     return np.asarray(value, kinds.get(attribute.name, np.int64))
@@ -285,7 +289,7 @@ def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
     that has no rule.
     """
     reject_unbuildable_nodes(model, _INTO)
-    functions.inline_function_calls(model, functions.local(model))
+    functions.inline_function_calls(model, functions.local_functions(model))
     reject_unbuildable_nodes(model, _INTO)
     for number, node in enumerate(model.graph.node):
         node.name = onnx_node_label(node, number)
@@ -293,7 +297,7 @@ def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
     model = _inline_ruleless_bodies(model)
     if lacking := _operators_without_rule(model):
         name = min(lacking)
-        version = opsets(model).get(name.rpartition(".")[0], 1)
+        version = opset_versions(model).get(name.rpartition(".")[0], 1)
         raise NormalizeError(
             f"{name} of opset {version} cannot be converted into operations of TensorFlow", READ_IT
         )
@@ -315,9 +319,9 @@ def _inline_ruleless_bodies(model: Any) -> Any:
 def _operators_without_rule(model: Any) -> set[str]:
     """Return the names of the operators in the model that have no rule for TensorFlow."""
     return {
-        f"{domain_of(node.domain)}.{node.op_type}".lstrip(".")
+        f"{standard_domain(node.domain)}.{node.op_type}".lstrip(".")
         for node in model.graph.node
-        if domain_of(node.domain) or node.op_type not in (*RULES, *_BESIDE)
+        if standard_domain(node.domain) or node.op_type not in (*RULES, *_BESIDE)
     }
 
 
@@ -339,25 +343,25 @@ def _node_module_paths(
     return dict(reversed(by_name.items()))
 
 
-def from_onnx_file(file: OnnxFile) -> Any:
+def model_of_file_without_weight_values(file: OnnxFile) -> Any:
     """Return the ONNX model of a file without the values of its weights, with the requested input
     sizes.
 
     Raises TargetError, InputError.
     """
     model = read_onnx_model(file.path)
-    bind(model.graph, file.dims, file.specs, file.path)
+    bind_input_sizes(model.graph, file.dims, file.specs, file.path)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
     return model
 
 
-def from_onnx_bytes(data: bytes) -> Any:
+def model_of_bytes_without_weight_values(data: bytes) -> Any:
     """Return the ONNX model in these bytes without the values of its weights."""
     return decode_onnx_model(data)
 
 
-def from_ir_model(model: Any) -> Any:
+def model_of_ir_without_weight_values(model: Any) -> Any:
     """Return an onnx_ir model as an ONNX model without the values of its large weights."""
     import onnx_ir as ir
 
@@ -372,7 +376,7 @@ def from_ir_model(model: Any) -> Any:
     finally:
         for name, tensor in stored.items():
             model.graph.initializers[name].const_value = tensor
-    return from_onnx_bytes(proto.SerializeToString())
+    return model_of_bytes_without_weight_values(proto.SerializeToString())
 
 
 # A node of ONNX for an operation of TensorFlow that multiplies, of the shapes that it has.
@@ -380,7 +384,7 @@ def from_ir_model(model: Any) -> Any:
 Shape = tuple[int, ...]
 
 
-def product_node(node: Node, call: Call, key: str) -> Node:
+def make_product_node(node: Node, call: Call, key: str) -> Node:
     """Return an ONNX node for one TensorFlow product, if a node was written as several
     products.
     """
@@ -390,10 +394,10 @@ def product_node(node: Node, call: Call, key: str) -> Node:
     if call.target.startswith(("Conv", "Depthwise")):
         back = "Backprop" in call.target
         name = "ConvTranspose" if back else "Conv"
-        data = _channels_first(provided["out_backprop" if back else "input"])
+        data = _channels_first_shape(provided["out_backprop" if back else "input"])
         weights = provided["filter"]
         shapes = (data, _onnx_weight_shape(weights, call.target))
-        out = _channels_first(out)
+        out = _channels_first_shape(out)
         attributes = {"group": 1 if back else data[1] // shapes[1][1]}
     elif call.target == "Einsum":
         name, shapes = "Einsum", tuple(provided.values())
@@ -416,7 +420,7 @@ def product_node(node: Node, call: Call, key: str) -> Node:
     )
 
 
-def _channels_first(shape: Shape) -> Shape:
+def _channels_first_shape(shape: Shape) -> Shape:
     """Return a shape (batch, ..., channels) in the order (batch, channels, ...)."""
     return (shape[0], shape[-1], *shape[1:-1])
 
@@ -444,10 +448,10 @@ class NodeLayers(LayerTable):
         )
         self._ids = {row.path: row.id for row in self.rows}
         self._types = {node.name: node.op_type for node in nodes}
-        self._nodes = {scope: name for name, scope in scopes(paths).items()}
+        self._nodes = {scope: name for name, scope in unique_name_scopes(paths).items()}
         self._paths = paths
 
-    def node(self, name: str) -> str | None:
+    def node_of_operation(self, name: str) -> str | None:
         """Return the name of the ONNX node in whose name scope the operation `name` is,
         or None.
         """
@@ -457,25 +461,25 @@ class NodeLayers(LayerTable):
                 return self._nodes[name]
         return None
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (path, id) of the module to which an operation belongs, from its name scope."""
-        return self.home(self.node(name) or "")
+        return self.module_of_node(self.node_of_operation(name) or "")
 
-    def home(self, node: str) -> tuple[str, int]:
+    def module_of_node(self, node: str) -> LayerScope:
         """Return (path, id) of the module to which the ONNX node with this name belongs."""
         path = self._paths.get(node, "")
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (path, id) of the module that contains the module at the path `scope`."""
         path = scope.rpartition(".")[0]
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
-    def kind(self, module: int, name: str) -> str:
+    def layer_kind(self, module: int, name: str) -> str:
         """Return the kind of the layer to which the operation `name` belongs, by its ONNX
         operator; "" if it has none.
         """
-        return KINDS.get(self._types.get(self.node(name) or "", ""), "")
+        return KINDS.get(self._types.get(self.node_of_operation(name) or "", ""), "")
 
 
 def onnx_module_program(
@@ -486,7 +490,7 @@ def onnx_module_program(
     graph, _ = reading.normalize_onnx_bytes(data, model.name, setting)
     calls: dict[str, list[Call]] = {}
     for call in seen.trace.calls:
-        if call.level == "operator" and (name := seen.layers.node(call.key)):
+        if call.level == "operator" and (name := seen.layers.node_of_operation(call.key)):
             calls.setdefault(name, []).append(call)
     made: list[Call] = []
     nodes = tuple(
@@ -512,12 +516,12 @@ def _link_product_node(
     becomes one node for each of them.
     """
     calls = list(calls)
-    path, module = layers.home(node.key)
+    path, module = layers.module_of_node(node.key)
     products = [call for call in calls if call.target in CONTRACTIONS]
     if len(products) > 1:
         for number, call in enumerate(products):
             yield msgspec.structs.replace(
-                product_node(node, call, f"{node.key}/{number}"), path=path
+                make_product_node(node, call, f"{node.key}/{number}"), path=path
             )
         return
     linked = next(iter(products or calls), None)

@@ -13,11 +13,11 @@ from crossflops.rebuild.tensorflow.given import (
     Result,
     Rule,
     UnfitError,
-    channels_first,
-    channels_last,
-    constant_in_dtype,
+    constant_in_dtype_of,
     definite_shape,
     tensor_rank,
+    to_channels_first,
+    to_channels_last,
 )
 
 
@@ -42,11 +42,11 @@ def _compute_gemm(inputs: NodeInputs) -> Result:
     )
     alpha, beta = inputs.get("alpha", 1.0), inputs.get("beta", 1.0)
     if alpha != 1:
-        y *= constant_in_dtype(alpha, y)
+        y *= constant_in_dtype_of(alpha, y)
     if c is None or beta == 0:
         return y
     if beta != 1:
-        c *= constant_in_dtype(beta, c)
+        c *= constant_in_dtype_of(beta, c)
     return tf.nn.bias_add(y, c) if definite_shape(c) == definite_shape(y)[-1:] else y + c
 
 
@@ -76,10 +76,10 @@ def _compute_attention(inputs: NodeInputs) -> Result:
     if times > 1:
         k, v = tf.repeat(k, times, axis=1), tf.repeat(v, times, axis=1)
     scale = inputs.get("scale", 0) or 1 / math.sqrt(definite_shape(q)[-1])
-    product = capped = tf.matmul(q, k, transpose_b=True) * constant_in_dtype(scale, q)
+    product = capped = tf.matmul(q, k, transpose_b=True) * constant_in_dtype_of(scale, q)
     cap = inputs.get("softcap", 0.0)
     if cap:
-        capped = constant_in_dtype(cap, q) * tf.tanh(product / constant_in_dtype(cap, q))
+        capped = constant_in_dtype_of(cap, q) * tf.tanh(product / constant_in_dtype_of(cap, q))
     masked = _mask_scores(inputs, capped)
     weights = tf.nn.softmax(masked)
     y = tf.matmul(weights, v)
@@ -102,7 +102,7 @@ def _mask_scores(inputs: NodeInputs, scores: Any) -> Any:
 
     A causal query i sees keys up to i, and all of the past.
     """
-    lowest, mask = constant_in_dtype(-math.inf, scores), inputs.input(3)
+    lowest, mask = constant_in_dtype_of(-math.inf, scores), inputs.input(3)
     queries, keys = definite_shape(scores)[-2:]
     if inputs.get("is_causal", 0):
         past = definite_shape(inputs.input(4))[2] if inputs.input(4) is not None else 0
@@ -114,7 +114,7 @@ def _mask_scores(inputs: NodeInputs, scores: Any) -> Any:
     if missing := keys - definite_shape(mask)[-1]:  # what it does not reach is not looked at
         ends = [[0, 0]] * (tensor_rank(mask) - 1) + [[0, missing]]
         mask = tf.pad(
-            mask, ends, constant_values=constant_in_dtype(False if boolean else -math.inf, mask)
+            mask, ends, constant_values=constant_in_dtype_of(False if boolean else -math.inf, mask)
         )
     return tf.where(mask, scores, lowest) if boolean else scores + tf.cast(mask, scores.dtype)
 
@@ -132,7 +132,7 @@ _PRODUCTS_RULES: dict[str, Rule] = {
 Pads = list[tuple[int, int]]
 
 
-def pads(inputs: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
+def spatial_pads(inputs: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
     """Return (before, after) for every spatial axis, from the attribute `pads` or computed as
     `auto_pad` says.
     """
@@ -169,19 +169,19 @@ def _compute_convolution(inputs: NodeInputs) -> Result:
     x, weights = inputs.inputs[:2]
     axes = tensor_rank(x) - 2
     image, kernel = definite_shape(x)[2:], definite_shape(weights)[2:]
-    padding = pads(inputs, image, kernel)
+    padding = spatial_pads(inputs, image, kernel)
     strides, dilations = axis_steps(inputs, "strides", axes), axis_steps(inputs, "dilations", axes)
     group = inputs.get("group", 1)
     if axes == 1:  # as tf.nn.conv1d: an image of one row
         x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
         padding, strides, dilations = [(0, 0), *padding], [1, *strides], [1, *dilations]
-    x = channels_last(x)
+    x = to_channels_last(x)
     if axes > 2:
-        y = _convolve_space(x, weights, padding, strides, dilations, group)
+        y = _convolve_3d(x, weights, padding, strides, dilations, group)
     else:
-        y = _convolve_plane(x, weights, padding, strides, dilations, group)
+        y = _convolve_2d(x, weights, padding, strides, dilations, group)
     y = _add_channel_bias(y, inputs.input(2))
-    return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
+    return to_channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
 
 
 def _add_channel_bias(y: Any, bias: Any) -> Any:
@@ -189,7 +189,7 @@ def _add_channel_bias(y: Any, bias: Any) -> Any:
     return y if bias is None else tf.nn.bias_add(y, bias)
 
 
-def _convolve_plane(
+def _convolve_2d(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
     """Return the 2-D convolution of a channels-last input with weights in the order of ONNX."""
@@ -211,7 +211,7 @@ def _explicit_pads(padding: Pads) -> Any:
     return [[0, 0], *map(list, padding), [0, 0]]
 
 
-def _convolve_space(
+def _convolve_3d(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
     """Return the 3-D convolution of a channels-last input with weights in the order of ONNX, group
@@ -258,7 +258,7 @@ def _compute_conv_transpose(inputs: NodeInputs) -> Result:
         x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
         sizes, padding, strides = [1, *sizes], [(0, 0), *padding], [1, *strides]
     slices = []
-    x = channels_last(x)
+    x = to_channels_last(x)
     for part, filters in zip(
         _split_groups(x, group, -1), _split_groups(weights, group, 0), strict=True
     ):
@@ -272,7 +272,7 @@ def _compute_conv_transpose(inputs: NodeInputs) -> Result:
             y = tf.slice(y, [0, *(pair[0] for pair in padding), 0], [-1, *sizes, -1])
         slices.append(y)
     y = _add_channel_bias(_join_groups(slices), inputs.input(2))
-    return channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
+    return to_channels_first(tf.squeeze(y, [1]) if axes == 1 else y)
 
 
 def _transpose_sizes_and_cut(
@@ -287,7 +287,7 @@ def _transpose_sizes_and_cut(
     full = [s * (n - 1) + m + k for s, n, m, k in zip(strides, image, more, kernel, strict=True)]
     config, extents = inputs.get("auto_pad", "NOTSET"), inputs.get("output_shape", ())
     if not extents and config in ("NOTSET", "", "VALID"):
-        cut = pads(inputs, image, kernel)
+        cut = spatial_pads(inputs, image, kernel)
         return [size - sum(pair) for size, pair in zip(full, cut, strict=True)], cut
     sizes = list(extents)[-len(image) :] or [n * s for n, s in zip(image, strides, strict=True)]
     cut = []
@@ -322,14 +322,14 @@ def _compute_average_pool(inputs: NodeInputs) -> Result:
     kernel, image = list(inputs.get("kernel_shape", ())), definite_shape(x)[2:]
     padding = _ceil_mode_pads(inputs, image, kernel)
     y = _pool_windows(inputs, 0, tf.nn.avg_pool)
-    given_pads = pads(inputs, image, kernel)
+    given_pads = spatial_pads(inputs, image, kernel)
     inside = given_pads if inputs.get("count_include_pad", 0) else [(0, 0)] * len(image)
     counts = _window_element_counts(
         image, kernel, axis_steps(inputs, "strides", len(kernel)), padding, inside
     )
     if (counts == prod(kernel)).all():
         return y
-    return y * constant_in_dtype(prod(kernel) / counts, y)
+    return y * constant_in_dtype_of(prod(kernel) / counts, y)
 
 
 def _window_element_counts(
@@ -359,7 +359,7 @@ def _ceil_mode_pads(inputs: NodeInputs, image: list[int], kernel: list[int]) -> 
     padding: Pads = []
     strides = axis_steps(inputs, "strides", len(kernel))
     for size, extent, stride, (before, after) in zip(
-        image, kernel, strides, pads(inputs, image, kernel), strict=True
+        image, kernel, strides, spatial_pads(inputs, image, kernel), strict=True
     ):
         windows = (size + before + after - extent) // stride + 1
         if inputs.get("ceil_mode", 0):
@@ -380,28 +380,30 @@ def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
         raise UnfitError("with dilations")
     strides = axis_steps(inputs, "strides", axes)
     padding = _ceil_mode_pads(inputs, definite_shape(x)[2:], kernel)
-    x = channels_last(x)
+    x = to_channels_last(x)
     if any(map(any, padding)):
         x = tf.pad(
-            x, [[0, 0], *map(list, padding), [0, 0]], constant_values=constant_in_dtype(filler, x)
+            x,
+            [[0, 0], *map(list, padding), [0, 0]],
+            constant_values=constant_in_dtype_of(filler, x),
         )
     if axes == 1:  # as tf.nn.pool: an image of one row
         y = pool(tf.expand_dims(x, 1), [1, *kernel], [1, *strides], "VALID")
-        return channels_first(tf.squeeze(y, [1]))
+        return to_channels_first(tf.squeeze(y, [1]))
     if axes > 3:
         raise UnfitError(f"in {axes} dimensions")
-    return channels_first(pool(x, kernel, strides, "VALID"))
+    return to_channels_first(pool(x, kernel, strides, "VALID"))
 
 
 def _global_pool_rule(reduce: Any) -> Rule:
     """Return a rule that reduces all spatial axes by `reduce`, for global pooling."""
 
-    def rule(inputs: NodeInputs) -> Result:
+    def compute_global_pool(inputs: NodeInputs) -> Result:
         """Return the input reduced over all its spatial axes, which keep the size 1."""
         x = inputs.inputs[0]
         return reduce(x, list(range(2, tensor_rank(x))), keepdims=True)
 
-    return rule
+    return compute_global_pool
 
 
 _POOLS_RULES: dict[str, Rule] = {

@@ -13,7 +13,7 @@ from crossflops.rebuild.tensorflow.given import (
     Result,
     Rule,
     UnfitError,
-    constant_in_dtype,
+    constant_in_dtype_of,
     definite_shape,
     tensor_rank,
 )
@@ -31,7 +31,7 @@ def _compute_reshape(inputs: NodeInputs) -> Result:
     return tf.reshape(x, kept)
 
 
-def _flatten(inputs: NodeInputs) -> Result:
+def _compute_flatten(inputs: NodeInputs) -> Result:
     """Return the input as a matrix, split at an axis (ONNX Flatten)."""
     x, axis = inputs.inputs[0], inputs.get("axis", 1)
     sizes = definite_shape(x)
@@ -39,7 +39,7 @@ def _flatten(inputs: NodeInputs) -> Result:
     return tf.reshape(x, [prod(sizes[:axis]), prod(sizes[axis:])])
 
 
-def _squeeze(inputs: NodeInputs) -> Result:
+def _compute_squeeze(inputs: NodeInputs) -> Result:
     """Return the input without axes of size 1 (ONNX Squeeze)."""
     axes = inputs.numbers(1, "axes")
     x = inputs.inputs[0]
@@ -48,7 +48,7 @@ def _squeeze(inputs: NodeInputs) -> Result:
     return tf.squeeze(x, axes) if axes else tf.identity(x)
 
 
-def _unsqueeze(inputs: NodeInputs) -> Result:
+def _compute_unsqueeze(inputs: NodeInputs) -> Result:
     """Return the input with new axes of size 1 (ONNX Unsqueeze)."""
     x, axes = inputs.inputs[0], inputs.numbers(1, "axes") or []
     full = tensor_rank(x) + len(axes)
@@ -57,7 +57,7 @@ def _unsqueeze(inputs: NodeInputs) -> Result:
     return x
 
 
-def _transpose(inputs: NodeInputs) -> Result:
+def _compute_transpose(inputs: NodeInputs) -> Result:
     """Return the input with permuted axes, reversed by default (ONNX Transpose)."""
     x = inputs.inputs[0]
     return tf.transpose(x, inputs.get("perm", ()) or list(range(tensor_rank(x)))[::-1])
@@ -74,7 +74,7 @@ def _compute_tile(inputs: NodeInputs) -> Result:
     return tf.tile(inputs.inputs[0], inputs.numbers(1) or [])
 
 
-def _concat(inputs: NodeInputs) -> Result:
+def _compute_concat(inputs: NodeInputs) -> Result:
     """Return the inputs concatenated along an axis (ONNX Concat)."""
     return tf.concat(inputs.inputs, inputs.get("axis", 1))
 
@@ -92,7 +92,7 @@ def _compute_split(inputs: NodeInputs) -> Result:
     return tf.split(x, sizes, axis)
 
 
-def _slice(inputs: NodeInputs) -> Result:
+def _compute_slice(inputs: NodeInputs) -> Result:
     """Return a slice of the input by starts, ends, axes and steps (ONNX Slice)."""
     x = inputs.inputs[0]
     starts, ends = inputs.numbers(1, "starts") or [], inputs.numbers(2, "ends") or []
@@ -123,7 +123,7 @@ def _compute_pad(inputs: NodeInputs) -> Result:
     if mode == "constant":
         value = inputs.input(2)
         filler = (
-            constant_in_dtype(inputs.get("value", 0), x)
+            constant_in_dtype_of(inputs.get("value", 0), x)
             if value is None
             else tf.reshape(value, [])
         )
@@ -157,12 +157,12 @@ def _compute_size(inputs: NodeInputs) -> Result:
     return tf.constant(prod(definite_shape(inputs.inputs[0])), tf.int64)
 
 
-def _range(inputs: NodeInputs) -> Result:
+def _compute_range(inputs: NodeInputs) -> Result:
     """Return the numbers from start to limit by a step (ONNX Range)."""
     return tf.range(*(inputs.number(at, 0) for at in range(3)), dtype=inputs.inputs[0].dtype)
 
 
-def _eye(inputs: NodeInputs) -> Result:
+def _compute_eye_like(inputs: NodeInputs) -> Result:
     """Return ones on a diagonal, in a matrix of the input's shape (ONNX EyeLike)."""
     x = inputs.inputs[0]
     rows, columns = definite_shape(x)
@@ -172,7 +172,7 @@ def _eye(inputs: NodeInputs) -> Result:
     return tf.constant(np.eye(rows, columns, k=inputs.get("k", 0)), dtype)
 
 
-def _triangle(inputs: NodeInputs) -> Result:
+def _compute_trilu(inputs: NodeInputs) -> Result:
     """Return the upper or lower triangle of the input, zeros elsewhere (ONNX Trilu)."""
     x, k = inputs.inputs[0], inputs.number(1, 0)
     rows, columns = definite_shape(x)[-2:]
@@ -181,7 +181,7 @@ def _triangle(inputs: NodeInputs) -> Result:
     return tf.where(tf.constant(kept), x, tf.zeros((), x.dtype))
 
 
-def _to_space(inputs: NodeInputs) -> Result:
+def _compute_depth_to_space(inputs: NodeInputs) -> Result:
     """Return the input with channels moved into blocks of pixels (ONNX DepthToSpace).
 
     Move channels to blocks of pixels; in the order CRD the rows of a block are within a channel.
@@ -196,7 +196,7 @@ def _to_space(inputs: NodeInputs) -> Result:
     return tf.reshape(x, [n, less, h * block, w * block])
 
 
-def _to_depth(inputs: NodeInputs) -> Result:
+def _compute_space_to_depth(inputs: NodeInputs) -> Result:
     """Return the input with blocks of pixels moved into channels (ONNX SpaceToDepth)."""
     x, block = inputs.inputs[0], inputs.get("blocksize", 1)
     n, c, h, w = definite_shape(x)
@@ -221,24 +221,24 @@ def _compute_dropout(inputs: NodeInputs) -> Result:
 
 _SHAPES_RULES: dict[str, Rule] = {
     "Reshape": _compute_reshape,
-    "Flatten": _flatten,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Transpose": _transpose,
+    "Flatten": _compute_flatten,
+    "Squeeze": _compute_squeeze,
+    "Unsqueeze": _compute_unsqueeze,
+    "Transpose": _compute_transpose,
     "Expand": _compute_expand,
     "Tile": _compute_tile,
-    "Concat": _concat,
+    "Concat": _compute_concat,
     "Split": _compute_split,
-    "Slice": _slice,
+    "Slice": _compute_slice,
     "Pad": _compute_pad,
     "ConstantOfShape": _compute_constant_of_shape,
     "Shape": _compute_shape,
     "Size": _compute_size,
-    "Range": _range,
-    "EyeLike": _eye,
-    "Trilu": _triangle,
-    "DepthToSpace": _to_space,
-    "SpaceToDepth": _to_depth,
+    "Range": _compute_range,
+    "EyeLike": _compute_eye_like,
+    "Trilu": _compute_trilu,
+    "DepthToSpace": _compute_depth_to_space,
+    "SpaceToDepth": _compute_space_to_depth,
     "Identity": _compute_identity,
     "Dropout": _compute_dropout,
 }
@@ -258,7 +258,7 @@ def _without_negative_indices(indices: Any, known: Any, size: int) -> Any:
     return tf.constant(np.where(known < 0, known + size, known), indices.dtype)
 
 
-def _gather(inputs: NodeInputs) -> Result:
+def _compute_gather(inputs: NodeInputs) -> Result:
     """Return the entries of an axis at the given indices (ONNX Gather)."""
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
     return tf.gather(
@@ -268,7 +268,7 @@ def _gather(inputs: NodeInputs) -> Result:
     )
 
 
-def _coordinates(indices: Any, axis: int) -> Any:
+def _coordinates_along_axis(indices: Any, axis: int) -> Any:
     """Return the coordinates of the elements that indices along one axis select, on a new last
     axis.
     """
@@ -279,15 +279,15 @@ def _coordinates(indices: Any, axis: int) -> Any:
     return tf.stack(parts, -1)
 
 
-def _gather_elements(inputs: NodeInputs) -> Result:
+def _compute_gather_elements(inputs: NodeInputs) -> Result:
     """Return the elements that an index tensor selects along an axis (ONNX GatherElements)."""
     x = inputs.inputs[0]
     axis = inputs.get("axis", 0) % tensor_rank(x)
     indices = _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
-    return tf.gather_nd(x, _coordinates(indices, axis))
+    return tf.gather_nd(x, _coordinates_along_axis(indices, axis))
 
 
-def _gather_nd(inputs: NodeInputs) -> Result:
+def _compute_gather_nd(inputs: NodeInputs) -> Result:
     """Return the slices that coordinate vectors select (ONNX GatherND)."""
     return tf.gather_nd(*inputs.inputs, batch_dims=inputs.get("batch_dims", 0))
 
@@ -305,23 +305,23 @@ def _scatter_updates(x: Any, indices: Any, updates: Any, mode: str) -> Any:
     return writers[mode](x, indices, updates)
 
 
-def _scatter_nd(inputs: NodeInputs) -> Result:
+def _compute_scatter_nd(inputs: NodeInputs) -> Result:
     """Return the input with updates written at coordinate vectors (ONNX ScatterND)."""
     x, indices, updates = inputs.inputs
     return _scatter_updates(x, indices, updates, inputs.get("reduction", "none"))
 
 
-def _scatter_elements(inputs: NodeInputs) -> Result:
+def _compute_scatter_elements(inputs: NodeInputs) -> Result:
     """Return the input with updates written at indices along an axis (ONNX ScatterElements)."""
     x, _, updates = inputs.inputs
     axis = inputs.get("axis", 0) % tensor_rank(x)
     indices = _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
     return _scatter_updates(
-        x, _coordinates(indices, axis), updates, inputs.get("reduction", "none")
+        x, _coordinates_along_axis(indices, axis), updates, inputs.get("reduction", "none")
     )
 
 
-def _one_hot(inputs: NodeInputs) -> Result:
+def _compute_one_hot(inputs: NodeInputs) -> Result:
     """Return the one-hot encoding of indices (ONNX OneHot)."""
     off_on, depth = inputs.inputs[2], int(inputs.number(1, 0))
     indices = tf.cast(
@@ -480,12 +480,12 @@ def _compute_upsample(inputs: NodeInputs) -> Result:
 
 
 _GATHERS_RULES: dict[str, Rule] = {
-    "Gather": _gather,
-    "GatherElements": _gather_elements,
-    "GatherND": _gather_nd,
-    "ScatterND": _scatter_nd,
-    "ScatterElements": _scatter_elements,
-    "OneHot": _one_hot,
+    "Gather": _compute_gather,
+    "GatherElements": _compute_gather_elements,
+    "GatherND": _compute_gather_nd,
+    "ScatterND": _compute_scatter_nd,
+    "ScatterElements": _compute_scatter_elements,
+    "OneHot": _compute_one_hot,
     "TopK": _compute_top_k,
     "Resize": _compute_resize,
     "Upsample": _compute_upsample,

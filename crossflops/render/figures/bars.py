@@ -18,8 +18,8 @@ from crossflops.render.figures.canvas import (
     Ink,
     Shape,
     Words,
+    bar_break_lines,
     fit_text_to_width,
-    gap,
 )
 from crossflops.report.quantity import percent_change, short_amount
 from crossflops.report.report import Report
@@ -56,7 +56,7 @@ def tool_bars(report: Report) -> Canvas | None:
     if not rows:
         return None
     label = f"Totals of {len(rows)} tools as MACs, beside {short_amount(native, 'MACs')} (native)"
-    return bars(rows, label, native)
+    return bar_chart(rows, label, native)
 
 
 def training_step_bars(training: Training) -> Canvas | None:
@@ -75,13 +75,17 @@ def training_step_bars(training: Training) -> Canvas | None:
         Bar(name, Fraction(macs), short_amount(macs, "MACs"), ink)
         for (name, macs), ink in zip(parts, inks, strict=True)
     ]
-    return bars(rows, f"A training step of {short_amount(total, 'MACs')}, in its parts")
+    return bar_chart(rows, f"A training step of {short_amount(total, 'MACs')}, in its parts")
 
 
-def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
+def bar_chart(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
     """Return a bar chart of the rows, with a line at the value `mark` (native) if it is given."""
     most = max([*(row.value for row in rows), Fraction(mark or 0)]) or Fraction(1)
-    start = Fraction(0) if mark is None else _start([Fraction(mark), *(r.value for r in rows)])
+    start = (
+        Fraction(0)
+        if mark is None
+        else _axis_start_value([Fraction(mark), *(r.value for r in rows)])
+    )
     room = _WIDTH - _LEFT - _RIGHT
     height = _TOP + _ROW * len(rows) + 6
     shapes: list[Shape] = []
@@ -93,7 +97,7 @@ def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
         shapes += [
             Words(x=0, y=y + 16, text=fit_text_to_width(row.name, _LEFT - 10)),
             box,
-            *(gap(box, _LEFT + _BREAK) if start else ()),
+            *(bar_break_lines(box, _LEFT + _BREAK) if start else ()),
             Words(x=_LEFT + room + 16, y=y + 16, text=row.note, ink="soft", size=11),
         ]
     if start:
@@ -108,11 +112,13 @@ def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
     return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))
 
 
-def _start(values: Sequence[Fraction]) -> Fraction:
+def _axis_start_value(values: Sequence[Fraction]) -> Fraction:
     """Return the value at the left end of the bars: 0, or more if all values are close together.
 
-    >>> _start([Fraction(100), Fraction(104)]), _start([Fraction(1), Fraction(2)])
-    (Fraction(98, 1), Fraction(0, 1))
+    >>> _axis_start_value([Fraction(100), Fraction(104)])
+    Fraction(98, 1)
+    >>> _axis_start_value([Fraction(1), Fraction(2)])
+    Fraction(0, 1)
     """
     least, most = min(values), max(values)
     if least == most or least <= 0 or most >= _CLOSE * least:

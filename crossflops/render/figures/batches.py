@@ -15,7 +15,7 @@ from crossflops.render.figures.canvas import (
     Ink,
     Shape,
     Words,
-    round_numbers,
+    round_axis_ticks,
 )
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 760.0, 62.0, 16.0, 30.0  # px
@@ -34,7 +34,7 @@ class _BatchAxis(NamedTuple):
     least: int
     most: int
 
-    def x(self, batch: int) -> float:
+    def x_of_batch(self, batch: int) -> float:
         """Return the x coordinate of a batch size on a logarithmic axis, in pixels."""
         width, octaves = _WIDTH - _LEFT - _RIGHT, log2(self.most / self.least)
         inset = 0.05 * width
@@ -57,9 +57,9 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
     across = _BatchAxis(rows[0].batch, rows[-1].batch)
     top = _TOP + _UPPER + _BETWEEN
     shapes = [
-        *_unfit(across, unfit, top + _LOWER),
-        *_rates(across, ran, chosen),
-        *_latencies(across, ran, top),
+        *_unfit_batch_shapes(across, unfit, top + _LOWER),
+        *_rate_curve_shapes(across, ran, chosen),
+        *_latency_curve_shapes(across, ran, top),
         *_batch_axis_labels(across, sorted({row.batch for row in rows}), top + _LOWER),
     ]
     fastest = max(ran, key=lambda row: row.examples_per_second)
@@ -68,11 +68,11 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
     return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))
 
 
-def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
+def _unfit_batch_shapes(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
     """Return a dashed line and the reason for each batch size that did not run."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
-        x, text = across.x(failure.batch), f"{failure.batch} did not run: {failure.stage}"
+        x, text = across.x_of_batch(failure.batch), f"{failure.batch} did not run: {failure.stage}"
         y = _TOP + 12 + _LINE * number
         shapes += [
             DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot, ink="soft", dashed=True),
@@ -81,20 +81,22 @@ def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shap
     return shapes
 
 
-def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
+def _rate_curve_shapes(
+    across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None
+) -> list[Shape]:
     """Return the curve of examples per second over batch sizes, with the best points marked."""
     fastest = max(ran, key=lambda row: row.examples_per_second)
     most = fastest.examples_per_second * _ROOM
 
-    def y(rate: float) -> float:
+    def y_of_rate(rate: float) -> float:
         """Return the y coordinate of a rate in examples per second, in pixels."""
         return _TOP + _UPPER * (1 - rate / most)
 
     shapes: list[Shape] = [Words(x=0, y=_TOP - 12, text="examples/s", ink="soft", size=11)]
-    for value in round_numbers(0, most):
-        shapes += _batch_grid_shapes(y(value), f"{value:g}")
-    points = [(across.x(row.batch), y(row.examples_per_second)) for row in ran]
-    shapes += _curve(points, "c0", 2.0)
+    for value in round_axis_ticks(0, most):
+        shapes += _batch_grid_shapes(y_of_rate(value), f"{value:g}")
+    points = [(across.x_of_batch(row.batch), y_of_rate(row.examples_per_second)) for row in ran]
+    shapes += _curve_lines(points, "c0", 2.0)
     shapes += [
         Dot(x=x, y=height, radius=4, ink="c0", hollow=not row.settled,
             tip=f"{row.batch}: {row.examples_per_second:.4g}/s")
@@ -121,22 +123,26 @@ def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -
     return shapes
 
 
-def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> list[Shape]:
+def _latency_curve_shapes(
+    across: _BatchAxis, ran: Sequence[Measurement], top: float
+) -> list[Shape]:
     """Return the curves of the latency percentiles in milliseconds, on a logarithmic y axis."""
     values = [1e3 * getattr(row, name) for row in ran for name, _, _ in _PERCENTILES]
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
 
-    def y(value: float) -> float:
+    def y_of_latency(value: float) -> float:
         """Return the y coordinate, in pixels, of a latency in ms on a logarithmic axis."""
         return top + _LOWER * (1 - (log10(value) - low) / (high - low))
 
     shapes: list[Shape] = [Words(x=0, y=top - 12, text="ms per run", ink="soft", size=11)]
     for value in (n * 10.0**power for power in range(floor(low), ceil(high)) for n in (1, 2, 5)):
         if low <= log10(value) <= high:
-            shapes += _batch_grid_shapes(y(value), f"{value:g}")
+            shapes += _batch_grid_shapes(y_of_latency(value), f"{value:g}")
     for number, (name, ink, dashed) in enumerate(_PERCENTILES):
-        points = [(across.x(row.batch), y(1e3 * getattr(row, name))) for row in ran]
-        shapes += _curve(points, ink, 1.5, dashed)
+        points = [
+            (across.x_of_batch(row.batch), y_of_latency(1e3 * getattr(row, name))) for row in ran
+        ]
+        shapes += _curve_lines(points, ink, 1.5, dashed)
         if len(points) == 1:  # a line of one point is not seen
             (x, height) = points[0]
             shapes.append(DrawnLine(x1=x - 7, y1=height, x2=x + 7, y2=height, ink=ink, width=2))
@@ -156,7 +162,7 @@ def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
     ]
 
 
-def _curve(
+def _curve_lines(
     points: Sequence[tuple[float, float]], ink: Ink, width: float, dashed: bool = False
 ) -> list[Shape]:
     """Return straight lines that connect the points in their order."""
@@ -175,7 +181,7 @@ def _batch_axis_labels(across: _BatchAxis, sizes: Sequence[int], foot: float) ->
     for batch in sizes:
         if batch >= last * _APART:
             last = batch
-            x = across.x(batch)
+            x = across.x_of_batch(batch)
             shapes.append(
                 Words(x=x, y=foot + 16, text=str(batch), ink="soft", anchor="middle", size=11)
             )

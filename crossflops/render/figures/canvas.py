@@ -105,7 +105,7 @@ def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
     return f"{text[: room - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
+def bar_break_lines(box: Box, middle: float) -> tuple[DrawnLine, ...]:
     """Return two slanted lines across a bar at x = `middle`: the bar is drawn too short."""
     return tuple(
         DrawnLine(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
@@ -114,10 +114,10 @@ def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
     )  # fmt: skip
 
 
-def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
+def round_axis_ticks(low: float, high: float, step: float = 0.0) -> list[float]:
     """Return about five round numbers from `low` to `high`, as ticks of an axis.
 
-    >>> round_numbers(0, 44), round_numbers(0, 1)
+    >>> round_axis_ticks(0, 44), round_axis_ticks(0, 1)
     ([0.0, 10.0, 20.0, 30.0, 40.0], [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     """
     rough = max((high - low) / _NUMBERS, step)
@@ -134,7 +134,7 @@ class TitledCanvas(NamedTuple):
     note: str = ""
 
 
-def sheet(parts: Sequence[TitledCanvas], label: str) -> Canvas:
+def stack_canvases(parts: Sequence[TitledCanvas], label: str) -> Canvas:
     """Return one canvas that has all canvases below each other, each with its title and note."""
     shapes: list[Shape] = []
     y = _MARGIN
@@ -159,11 +159,11 @@ def _move_shape(shape: Shape, x: float, y: float) -> Shape:
     return replace(shape, x=shape.x + x, y=shape.y + y)
 
 
-def svg(canvas: Canvas, alone: bool = False) -> str:
+def canvas_to_svg(canvas: Canvas, alone: bool = False) -> str:
     """Return a canvas as SVG text: a part of an HTML page, or with `alone` a file by itself."""
-    size = f'viewBox="0 0 {_px(canvas.width)} {_px(canvas.height)}"'
+    size = f'viewBox="0 0 {_pixels(canvas.width)} {_pixels(canvas.height)}"'
     document = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
-    wide = f' width="{_px(canvas.width)}" height="{_px(canvas.height)}"'
+    wide = f' width="{_pixels(canvas.width)}" height="{_pixels(canvas.height)}"'
     paper = '<rect width="100%" height="100%" fill="#fff"/>' if alone else ""
     label = escape(escape_control_chars(canvas.label))
     head = f'<svg{document} role="img" aria-label="{label}"{wide} {size}>{paper}'
@@ -174,29 +174,33 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
     """Return a shape as an SVG element; with `alone` its colour is a value, else a CSS class."""
     match shape:
         case Box():
-            location = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
-            size = f'width="{_px(shape.width)}" height="{_px(shape.height)}"'
+            location = f'x="{_pixels(shape.x)}" y="{_pixels(shape.y)}"'
+            size = f'width="{_pixels(shape.width)}" height="{_pixels(shape.height)}"'
             return (
                 f"<rect {location} {size} "
                 f"{_svg_fill(shape.ink, alone)}{_svg_tooltip(shape.tip, 'rect')}"
             )
         case DrawnLine():
             ends = (
-                f'x1="{_px(shape.x1)}" y1="{_px(shape.y1)}" x2="{_px(shape.x2)}" '
-                f'y2="{_px(shape.y2)}"'
+                f'x1="{_pixels(shape.x1)}" y1="{_pixels(shape.y1)}" x2="{_pixels(shape.x2)}" '
+                f'y2="{_pixels(shape.y2)}"'
             )
             dashes = ' stroke-dasharray="4 3"' if shape.dashed else ""
-            ink = _stroke(shape.ink, alone)
-            return f'<line {ends} {ink} stroke-width="{_px(shape.width)}"{dashes}/>'
+            ink = _svg_stroke(shape.ink, alone)
+            return f'<line {ends} {ink} stroke-width="{_pixels(shape.width)}"{dashes}/>'
         case Words():
             anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
             weight = ' font-weight="600"' if shape.bold else ""
-            location = f'x="{_px(shape.x)}" y="{_px(shape.y)}" font-size="{_px(shape.size)}"'
+            location = (
+                f'x="{_pixels(shape.x)}" y="{_pixels(shape.y)}" font-size="{_pixels(shape.size)}"'
+            )
             text = escape(escape_control_chars(shape.text))
             return f"<text {location} {_svg_fill(shape.ink, alone)}{anchor}{weight}>{text}</text>"
         case Dot():
-            location = f'cx="{_px(shape.x)}" cy="{_px(shape.y)}" r="{_px(shape.radius)}"'
-            ink = _stroke(shape.ink, alone) if shape.hollow else _svg_fill(shape.ink, alone)
+            location = (
+                f'cx="{_pixels(shape.x)}" cy="{_pixels(shape.y)}" r="{_pixels(shape.radius)}"'
+            )
+            ink = _svg_stroke(shape.ink, alone) if shape.hollow else _svg_fill(shape.ink, alone)
             clear = ' fill-opacity="0" stroke-width="1.5"' if shape.hollow else ""
             return f"<circle {location} {ink}{clear}{_svg_tooltip(shape.tip, 'circle')}"
 
@@ -211,15 +215,15 @@ def _svg_fill(ink: Ink, alone: bool) -> str:
     return f'fill="{COLOURS[ink]}"' if alone else f'class="f-{ink}"'
 
 
-def _stroke(ink: Ink, alone: bool) -> str:
+def _svg_stroke(ink: Ink, alone: bool) -> str:
     """Return the SVG attribute of a line colour: its value if `alone`, else a CSS class."""
     return f'stroke="{COLOURS[ink]}"' if alone else f'class="s-{ink}"'
 
 
-def _px(value: float) -> str:
+def _pixels(value: float) -> str:
     """Return a length in pixels as text with at most two decimals.
 
-    >>> _px(3.0), _px(1 / 3)
+    >>> _pixels(3.0), _pixels(1 / 3)
     ('3', '0.33')
     """
     return f"{value:.2f}".rstrip("0").rstrip(".")

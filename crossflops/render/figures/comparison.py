@@ -21,10 +21,10 @@ from crossflops.render.figures.canvas import (
     Shape,
     TitledCanvas,
     Words,
+    bar_break_lines,
     fit_text_to_width,
-    gap,
-    round_numbers,
-    sheet,
+    round_axis_ticks,
+    stack_canvases,
 )
 from crossflops.report.comparison import Against, Contrast
 from crossflops.report.quantity import amount_with_sign, short_amount, term_with_sign
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     amount: Amount
 
 
-class Walk(NamedTuple):
+class WaterfallSteps(NamedTuple):
     """The way from one number to another: `first`, the steps that add up, and `last`."""
 
     first: str
@@ -53,32 +53,34 @@ class Walk(NamedTuple):
     residual: Amount
 
 
-def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
+def waterfall_steps(content: Reconciliation | Contrast | Alignment) -> WaterfallSteps:
     """Return the steps of a waterfall: the causes that lead from one total to another."""
     match content:
         case Reconciliation():
             steps = tuple(Step(row.cause, row.amount) for row in content.explanations)
-            return Walk("native MACs", content.tool, steps, content.residual)
+            return WaterfallSteps("native MACs", content.tool, steps, content.residual)
         case Contrast():
             steps = tuple(Step(row.cause, row.amount) for row in content.differences)
             model = (
                 (Step("(other model)", content.model),) if isinstance(content.model, int) else ()
             )
-            return Walk(content.first, content.second, (*model, *steps), content.residual)
+            return WaterfallSteps(
+                content.first, content.second, (*model, *steps), content.residual
+            )
         case Alignment():
             steps = tuple(Step(row.cause, row.macs) for row in content.causes)
-            return Walk("first model", "second model", steps, content.residual.macs)
+            return WaterfallSteps("first model", "second model", steps, content.residual.macs)
 
 
-def waterfall(content: Reconciliation | Contrast | Alignment) -> Canvas | None:
+def waterfall_chart(content: Reconciliation | Contrast | Alignment) -> Canvas | None:
     """Return a waterfall picture of a difference; None if there is nothing finite to draw."""
-    path = walk(content)
+    path = waterfall_steps(content)
     steps = [step for step in path.steps if step.amount]
     if path.residual:
         steps.append(Step("residual", path.residual))
     if not steps or not all(isfinite(step.amount) for step in steps):
         return None
-    lengths = _lengths([step.amount for step in steps])
+    lengths = _bar_lengths([step.amount for step in steps])
     broken = [length != float(step.amount) for length, step in zip(lengths, steps, strict=True)]
     indices = [0.0]
     for length in lengths:
@@ -106,10 +108,10 @@ class _Scale(NamedTuple):
         return _LEFT + room * (value - self.low) / ((self.high - self.low) or 1)
 
 
-def _lengths(amounts: Sequence[Amount]) -> list[float]:
+def _bar_lengths(amounts: Sequence[Amount]) -> list[float]:
     """Return the length of each bar: its amount, but a single much larger bar is shortened.
 
-    >>> _lengths([5, -3]), _lengths([10_000, 5, -5])
+    >>> _bar_lengths([5, -3]), _bar_lengths([10_000, 5, -5])
     ([5.0, -3.0], [6.0, 5.0, -5.0])
     """
     largest = max(range(len(amounts)), key=lambda location: abs(amounts[location]))
@@ -125,7 +127,7 @@ def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
     foot = height - (0 if broken else _FOOT)
     zero = scale.x_position(0)
     shapes: list[Shape] = []
-    for tick in [] if broken else round_numbers(scale.low, scale.high, 1):
+    for tick in [] if broken else round_axis_ticks(scale.low, scale.high, 1):
         x = scale.x_position(tick)
         text = f"{'+' if tick > 0 else ''}{short_amount(round(tick))}"
         shapes += [
@@ -136,7 +138,11 @@ def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
 
 
 def _waterfall_rows(
-    steps: Sequence[Step], indices: list[float], broken: list[bool], scale: _Scale, path: Walk
+    steps: Sequence[Step],
+    indices: list[float],
+    broken: list[bool],
+    scale: _Scale,
+    path: WaterfallSteps,
 ) -> list[Shape]:
     """Return the shapes of a waterfall: a bar, a name and an amount for each step."""
     shapes: list[Shape] = [
@@ -156,7 +162,7 @@ def _waterfall_rows(
         shapes += [
             DrawnLine(x1=foot, y1=y + _ROW / 2, x2=foot, y2=y + _ROW * 1.5, ink="soft"),
             box,
-            *(gap(box, box.x + box.width / 2) if broken[number] else ()),
+            *(bar_break_lines(box, box.x + box.width / 2) if broken[number] else ()),
             Words(x=0, y=y + 17, text=name),
             Words(x=_WIDTH, y=y + 17, text=amount_with_sign(step.amount), anchor="end"),
         ]
@@ -174,7 +180,7 @@ def _waterfall_rows(
 BARS = "bars"  # begins the name of a file that is to have the bars of all tools
 
 
-def comparison(report: Report, name: str) -> Canvas:
+def comparison_figure(report: Report, name: str) -> Canvas:
     """Return the picture of a comparison: bars for a name that begins "bars", else waterfalls.
 
     Raises InputError where there is nothing to draw.
@@ -183,25 +189,27 @@ def comparison(report: Report, name: str) -> Canvas:
         canvas = tool_bars(report)
         drawn = [TitledCanvas("Totals as MACs", canvas)] if canvas else []
     else:
-        drawn = _waterfalls(report)
+        drawn = _waterfalls_with_titles(report)
     if not drawn:
         raise InputError(
             "--plot has nothing to draw: no tool differs from the native count",
             "choose tools whose totals differ",
         )
-    return sheet(drawn, report.name)
+    return stack_canvases(drawn, report.name)
 
 
-def _waterfalls(report: Report) -> list[TitledCanvas]:
+def _waterfalls_with_titles(report: Report) -> list[TitledCanvas]:
     """Return a waterfall picture, with its title, for each difference in a report."""
     walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):
         walks = [(f"{report.between.second} = {report.between.first}", report.between)]
     elif isinstance(report.against, Against):
-        canvas = waterfall(report.against.alignment)
+        canvas = waterfall_chart(report.against.alignment)
         head = f"{report.against.name} against {report.name}, MACs"
         return [TitledCanvas(head, canvas)] if canvas else []
     else:
         accounts = report.reconciliations or ()
         walks = [(f"{row.tool} = native{term_with_sign(row.delta)}", row) for row in accounts]
-    return [TitledCanvas(head, canvas) for head, walk in walks if (canvas := waterfall(walk))]
+    return [
+        TitledCanvas(head, canvas) for head, walk in walks if (canvas := waterfall_chart(walk))
+    ]

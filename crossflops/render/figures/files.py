@@ -16,7 +16,7 @@ from crossflops.render.figures.canvas import (
     DrawnLine,
     Shape,
     Words,
-    svg,
+    canvas_to_svg,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def require_picture_suffix(suffix: str) -> str:
 def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
     """Return a canvas as the bytes of a picture file, SVG or PNG by its suffix."""
     if require_picture_suffix(suffix) == ".svg":
-        return f"{svg(canvas, alone=True)}\n".encode()
+        return f"{canvas_to_svg(canvas, alone=True)}\n".encode()
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -69,7 +69,7 @@ def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
         axes.set_ylim(canvas.height, 0)
         axes.axis("off")
         for location, shape in enumerate(canvas.shapes):
-            _paint(axes, shape, location)
+            _paint_shape(axes, shape, location)
         figure.savefig(out, format="png", dpi=_DPI, metadata={"Software": None})
     return out.getvalue()
 
@@ -82,7 +82,7 @@ def _matplotlib_missing_error() -> MissingExtraError:
     )
 
 
-def _paint(axes: "Axes", shape: Shape, location: int) -> None:
+def _paint_shape(axes: "Axes", shape: Shape, location: int) -> None:
     """Paint a shape on axes of matplotlib; a shape with a larger `location` is on top."""
     from matplotlib.patches import Circle, Rectangle
 

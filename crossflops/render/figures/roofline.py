@@ -15,7 +15,7 @@ from crossflops.render.figures.canvas import (
     TitledCanvas,
     Words,
     fit_text_to_width,
-    sheet,
+    stack_canvases,
     text_width,
 )
 from crossflops.report.quantity import short_amount
@@ -37,11 +37,11 @@ class _Axes(NamedTuple):
     across: Span
     up: Span
 
-    def x(self, value: float) -> float:
+    def x_of_intensity(self, value: float) -> float:
         """Return the x coordinate of an intensity in FLOP/byte on a log axis, in pixels."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * _log_axis_fraction(value, self.across)
 
-    def y(self, value: float) -> float:
+    def y_of_rate(self, value: float) -> float:
         """Return the y coordinate of a rate in FLOP/s on a log axis, in pixels."""
         return _HEIGHT - _FOOT - (_HEIGHT - _TOP - _FOOT) * _log_axis_fraction(value, self.up)
 
@@ -53,10 +53,10 @@ def _log_axis_fraction(value: float, span: Span) -> float:
     return log10(value / span[0]) / log10(span[1] / span[0])
 
 
-def tick(value: float) -> str:
+def power_of_ten_label(value: float) -> str:
     """Return the axis label of a power of ten, such as "100 G".
 
-    >>> tick(1e12), tick(100e9), tick(0.1)
+    >>> power_of_ten_label(1e12), power_of_ten_label(100e9), power_of_ten_label(0.1)
     ('1 T', '100 G', '0.1')
     """
     if value < 1:
@@ -65,10 +65,10 @@ def tick(value: float) -> str:
     return f"{float(number):g} {prefix}".rstrip()
 
 
-def spans(roof: Roofline) -> tuple[Span, Span]:
+def roofline_axis_ranges(roof: Roofline) -> tuple[Span, Span]:
     """Return the ranges of the roofline's axes: of x in FLOP/byte, and of y in FLOP/s."""
     step = roof.step
-    heights = list(tops(roof).values())
+    heights = list(peaks_to_draw(roof).values())
     points = [
         *(
             point
@@ -89,7 +89,7 @@ def spans(roof: Roofline) -> tuple[Span, Span]:
     return (left, right), (min(ys) / 6, max(heights) * 5)
 
 
-def tops(roof: Roofline) -> dict[str, float]:
+def peaks_to_draw(roof: Roofline) -> dict[str, float]:
     """Return the peaks to draw, in FLOP/s, by the names of the precisions that have them."""
     used = {node.precision: node.peak for node in roof.nodes if node.peak}
     named: dict[float, list[str]] = {}
@@ -121,14 +121,14 @@ def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator
         first = group[0] if group else node
         near = (node.intensity or 0) <= (first.intensity or 0) * (1 + _ALIKE)
         if group and not (near and node.peak == first.peak):
-            yield _point(group, roof)
+            yield _point_of_similar_nodes(group, roof)
             group = []
         group.append(node)
     if group:
-        yield _point(group, roof)
+        yield _point_of_similar_nodes(group, roof)
 
 
-def _point(group: list[NodeBound], roof: Roofline) -> Point:
+def _point_of_similar_nodes(group: list[NodeBound], roof: Roofline) -> Point:
     """Return intensity, attainable FLOP/s and share of the work (0 to 1) of a group of nodes."""
     work, moved = (
         sum(node.work or node.operations for node in group),
@@ -140,22 +140,29 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
     return dense, reached, share
 
 
-def roofline_sheet(roof: Roofline, title: str) -> Canvas:
+def roofline_plot_with_title(roof: Roofline, title: str) -> Canvas:
     """Return the roofline plot with a title and a note on the device and the bytes."""
     step = roof.step
     note = f"{roof.device}, {short_amount(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
-    canvas = roofline(roof)
-    return sheet([TitledCanvas(title, canvas, f"{note}; a step of {step.examples}")], canvas.label)
+    canvas = roofline_plot(roof)
+    return stack_canvases(
+        [TitledCanvas(title, canvas, f"{note}; a step of {step.examples}")], canvas.label
+    )
 
 
-def roofline(roof: Roofline) -> Canvas:
+def roofline_plot(roof: Roofline) -> Canvas:
     """Return the roofline plot: bandwidth, peaks, a legend, and a point for each group of nodes.
 
     Beside them what each colour stands for, with its shares of work and of the shortest time.
     """
-    axes = _Axes(*spans(roof))
-    legend = _legend(axes, roof)
-    shapes = [*_paper(axes, roof), *_ceilings(axes, roof), *_points(axes, roof), *legend]
+    axes = _Axes(*roofline_axis_ranges(roof))
+    legend = _legend_and_whole_model_dots(axes, roof)
+    shapes = [
+        *_roofline_background(axes, roof),
+        *_bandwidth_and_peak_lines(axes, roof),
+        *_node_group_dots(axes, roof),
+        *legend,
+    ]
     label = (
         f"Roofline of {roof.device}: {roof.step.bound}-bound, at most "
         f"{short_amount(roof.step.attainable, 'FLOP/s')}"
@@ -163,30 +170,44 @@ def roofline(roof: Roofline) -> Canvas:
     return Canvas(width=_WIDTH, height=_HEIGHT, label=label, shapes=tuple(shapes))
 
 
-def _decades(span: Span) -> list[float]:
+def _powers_of_ten(span: Span) -> list[float]:
     """Return the powers of ten in a range of values."""
     first, last = log10(span[0]), log10(span[1])
     return [10.0**n for n in range(-int(-first // 1), int(last // 1) + 1)]
 
 
-def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
+def _roofline_background(axes: _Axes, roof: Roofline) -> list[Shape]:
     """Return the background of a roofline plot: grid, axis labels, and a line at the ridge."""
-    foot, ridge = _HEIGHT - _FOOT, axes.x(roof.step.ridge)
+    foot, ridge = _HEIGHT - _FOOT, axes.x_of_intensity(roof.step.ridge)
     right = _WIDTH - _RIGHT
     shapes: list[Shape] = [
         Box(x=_LEFT, y=_TOP, width=ridge - _LEFT, height=foot - _TOP, ink="shade")
     ]
-    for value in _decades(axes.across):
-        x = axes.x(value)
+    for value in _powers_of_ten(axes.across):
+        x = axes.x_of_intensity(value)
         shapes += [
             DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot),
-            Words(x=x, y=foot + 15, text=tick(value), ink="soft", anchor="middle", size=11),
+            Words(
+                x=x,
+                y=foot + 15,
+                text=power_of_ten_label(value),
+                ink="soft",
+                anchor="middle",
+                size=11,
+            ),
         ]
-    for value in _decades(axes.up):
-        y = axes.y(value)
+    for value in _powers_of_ten(axes.up):
+        y = axes.y_of_rate(value)
         shapes += [
             DrawnLine(x1=_LEFT, y1=y, x2=right, y2=y),
-            Words(x=_LEFT - 6, y=y + 4, text=tick(value), ink="soft", anchor="end", size=11),
+            Words(
+                x=_LEFT - 6,
+                y=y + 4,
+                text=power_of_ten_label(value),
+                ink="soft",
+                anchor="end",
+                size=11,
+            ),
         ]
     return [
         *shapes,
@@ -194,48 +215,84 @@ def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
         Words(x=ridge + 6, y=foot - 24, text=f"ridge {roof.step.ridge:.4g}", size=11),
         Words(x=ridge - 6, y=foot - 8, text="memory-bound", ink="soft", anchor="end", size=11),
         Words(x=ridge + 6, y=foot - 8, text="compute-bound", ink="soft", size=11),
-        Words(x=(_LEFT + right) / 2, y=_HEIGHT - 6, text="FLOP / byte", ink="soft",
-              anchor="middle", size=11),
+        Words(
+            x=(_LEFT + right) / 2,
+            y=_HEIGHT - 6,
+            text="FLOP / byte",
+            ink="soft",
+            anchor="middle",
+            size=11,
+        ),
         Words(x=_LEFT - 6, y=_TOP - 2, text="FLOP/s", ink="soft", anchor="end", size=11),
-    ]  # fmt: skip
+    ]
 
 
-def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
+def _bandwidth_and_peak_lines(axes: _Axes, roof: Roofline) -> list[Shape]:
     """Return a roofline's upper limits: the slope of the bandwidth, a line for each peak."""
-    bandwidth, named = roof.step.bandwidth, tops(roof)
+    bandwidth, named = roof.step.bandwidth, peaks_to_draw(roof)
     left, right = axes.across
     start = max(left, axes.up[0] / bandwidth)
     highest = max(named.values())
     shapes: list[Shape] = [
-        DrawnLine(x1=axes.x(start), y1=axes.y(start * bandwidth), x2=axes.x(highest / bandwidth),
-             y2=axes.y(highest), ink="ink", width=1.5),
-        Words(x=axes.x(start) + 40, y=axes.y(start * bandwidth) - 14,
-              text=short_amount(bandwidth, "B/s"), size=11),
-    ]  # fmt: skip
+        DrawnLine(
+            x1=axes.x_of_intensity(start),
+            y1=axes.y_of_rate(start * bandwidth),
+            x2=axes.x_of_intensity(highest / bandwidth),
+            y2=axes.y_of_rate(highest),
+            ink="ink",
+            width=1.5,
+        ),
+        Words(
+            x=axes.x_of_intensity(start) + 40,
+            y=axes.y_of_rate(start * bandwidth) - 14,
+            text=short_amount(bandwidth, "B/s"),
+            size=11,
+        ),
+    ]
     for name, top in named.items():
         binds = top == roof.step.peak
-        y = axes.y(top)
+        y = axes.y_of_rate(top)
         unit = "OP/s" if name.startswith("int") else "FLOP/s"
         text = f"{name} {short_amount(top, unit)}"
         shapes += [
-            DrawnLine(x1=axes.x(top / bandwidth), y1=y, x2=axes.x(right), y2=y,
-                 ink="ink" if binds else "soft", width=2 if binds else 1, dashed=not binds),
-            Words(x=axes.x(right) - 4, y=y - 7, text=fit_text_to_width(text, 300, 11),
-                  anchor="end", size=11, bold=binds, ink="ink" if binds else "soft"),
-        ]  # fmt: skip
+            DrawnLine(
+                x1=axes.x_of_intensity(top / bandwidth),
+                y1=y,
+                x2=axes.x_of_intensity(right),
+                y2=y,
+                ink="ink" if binds else "soft",
+                width=2 if binds else 1,
+                dashed=not binds,
+            ),
+            Words(
+                x=axes.x_of_intensity(right) - 4,
+                y=y - 7,
+                text=fit_text_to_width(text, 300, 11),
+                anchor="end",
+                size=11,
+                bold=binds,
+                ink="ink" if binds else "soft",
+            ),
+        ]
     return shapes
 
 
-def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
+def _node_group_dots(axes: _Axes, roof: Roofline) -> list[Shape]:
     """Return a dot for each group of nodes: the colour is its operator, the area its work."""
     return [
-        Dot(x=axes.x(intensity), y=axes.y(rate), radius=max(_SMALLEST, _LARGEST * sqrt(part)),
-            ink=ink, hollow=_has_no_work(rows),
-            tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short_amount(rate, 'FLOP/s')}")
+        Dot(
+            x=axes.x_of_intensity(intensity),
+            y=axes.y_of_rate(rate),
+            radius=max(_SMALLEST, _LARGEST * sqrt(part)),
+            ink=ink,
+            hollow=_has_no_work(rows),
+            tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short_amount(rate, 'FLOP/s')}",
+        )
         for (op, rows), ink in zip(roofline_nodes_by_operator(roof).items(), _INKS, strict=False)
         for intensity, rate, part in sorted(
-            merge_roofline_points(rows, roof), key=lambda point: -point[2])
-    ]  # fmt: skip
+            merge_roofline_points(rows, roof), key=lambda point: -point[2]
+        )
+    ]
 
 
 def _has_no_work(rows: Iterable[NodeBound]) -> bool:
@@ -252,7 +309,7 @@ class _Entry(NamedTuple):
     hollow: bool = False
 
 
-def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
+def _legend_and_whole_model_dots(axes: _Axes, roof: Roofline) -> list[Shape]:
     """Return a roofline's legend, and the dots of kernels, whole model and measured run."""
     step = roof.step
     entries = [
@@ -266,32 +323,49 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
     kernels = [(row.intensity, row.rate) for row in roof.kernels if row.intensity and row.rate]
     if kernels:
         entries.append(_Entry(f"measured kernels ({len(kernels)})", ink="ink"))
-        shapes += [Dot(x=axes.x(x), y=axes.y(y), radius=2, ink="ink") for x, y in kernels]
+        shapes += [
+            Dot(x=axes.x_of_intensity(x), y=axes.y_of_rate(y), radius=2, ink="ink")
+            for x, y in kernels
+        ]
     if step.intensity and step.attainable:
         most = short_amount(step.attainable, "FLOP/s")
         tip = f"the whole: {step.intensity:.4g} FLOP/byte"
-        full = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
-                    hollow=True, tip=tip)  # fmt: skip
+        full = Dot(
+            x=axes.x_of_intensity(step.intensity),
+            y=axes.y_of_rate(step.attainable),
+            radius=9,
+            ink="ink",
+            hollow=True,
+            tip=tip,
+        )
         shapes.append(full)
         entries.append(_Entry(f"whole, at most {most}", ink="ink", hollow=True))
     if roof.achieved is not None and step.intensity and step.work:
         rate = step.work / roof.achieved.seconds
         text = f"measured, {short_amount(rate, 'FLOP/s')}"
         tip = f"{text}: {roof.achieved.whole_efficiency:.1%} of the most"
-        shapes.append(Dot(x=axes.x(step.intensity), y=axes.y(rate), radius=5, ink="bad", tip=tip))
+        shapes.append(
+            Dot(
+                x=axes.x_of_intensity(step.intensity),
+                y=axes.y_of_rate(rate),
+                radius=5,
+                ink="bad",
+                tip=tip,
+            )
+        )
         entries.append(_Entry(text, f"{roof.achieved.whole_efficiency:.1%}", "bad"))
-    return [*shapes, *_roofline_legend(entries)]
+    return [*shapes, *_legend_entry_shapes(entries)]
 
 
 def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
     """Return "A %, B %": the nodes' share of the work, and of the shortest time."""
     work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
-    shortest = roof.step.shortest
+    shortest = roof.step.shortest_seconds
     time = sum(row.seconds for row in rows) / shortest if shortest else 0.0
     return f"{100 * work:.0f} %, {100 * time:.0f} %"
 
 
-def _roofline_legend(entries: Iterable[_Entry]) -> list[Shape]:
+def _legend_entry_shapes(entries: Iterable[_Entry]) -> list[Shape]:
     """Return the shapes of a legend: a dot, a name and shares for each entry."""
     x = _WIDTH - _RIGHT + 16
     shapes: list[Shape] = [

@@ -17,11 +17,11 @@ from crossflops.render.page import (
     Table,
     Text,
     Tone,
-    right,
+    number_columns,
     text_columns,
 )
-from crossflops.render.pages.comparison import comparison, failure_blocks
-from crossflops.render.pages.places import TOP, cause_title, path_with_stars, pattern
+from crossflops.render.pages.comparison import failure_blocks, tool_comparison_page
+from crossflops.render.pages.places import TOP, cause_title, common_path_pattern, numbers_to_stars
 from crossflops.render.pages.summary import (
     Unit,
     input_descriptions,
@@ -83,7 +83,7 @@ def cause_table(alignment: Alignment) -> Table:
     )
 
 
-def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Block]:
+def different_layer_blocks(alignment: Alignment, names: tuple[str, str], top: int) -> list[Block]:
     """Return a table of the layers that differ between two models, similar ones in one row."""
     rows = [row for row in alignment.layers if row.shifts]
     if not rows:
@@ -115,16 +115,18 @@ def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
     """Return the changes of layers in groups of similar paths and cause, largest group first."""
     kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
-        paths = tuple(pattern(_place_label(location)) for location in (row.first, row.second))
+        paths = tuple(
+            numbers_to_stars(_layer_label(location)) for location in (row.first, row.second)
+        )
         for shift in row.shifts:
             kinds.setdefault((*paths, shift.cause, shift.note), []).append((row, shift))
 
-    def size(group: list[tuple[LayerPair, Shift]]) -> tuple[int, int, int]:
+    def change_sort_key(group: list[tuple[LayerPair, Shift]]) -> tuple[int, int, int]:
         """Return a sort key that puts the group with the largest change of MACs first."""
         total = _sum_shifts(shift for _, shift in group)
         return -abs(total.macs), -abs(total.flops), -abs(total.params)
 
-    return sorted(kinds.values(), key=size)
+    return sorted(kinds.values(), key=change_sort_key)
 
 
 def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
@@ -142,14 +144,14 @@ def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
 def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
     """Return the table row of a group of similar changes: paths, number of layers and amounts."""
     total = _sum_shifts(shift for _, shift in group)
-    first = path_with_stars([_place_label(row.first) for row, _ in group])
-    second = path_with_stars([_place_label(row.second) for row, _ in group])
+    first = common_path_pattern([_layer_label(row.first) for row, _ in group])
+    second = common_path_pattern([_layer_label(row.second) for row, _ in group])
     return Row.from_cells(
         first, second, exact_amount(len(group)), _shift_reason(total), *_shift_amounts(total)
     )
 
 
-def _place_label(location: Place | None) -> str:
+def _layer_label(location: Place | None) -> str:
     """Return a layer's module path, else its first node or kind; a mark if there is no layer."""
     if location is None:
         return ALONE
@@ -192,14 +194,14 @@ def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
     """Return the cells of a pair of layers: name and kind in the first and the second model."""
     first, second = row.first, row.second
     return (
-        _place_label(first),
+        _layer_label(first),
         first.what if first else "",
-        _place_label(second),
+        _layer_label(second),
         second.what if second else "",
     )
 
 
-def layer_lines(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
+def layer_pair_csv_rows(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
     """Yield the CSV cells of a pair of layers, once for each cause by which they differ."""
     for row in alignment.layers:
         first, first_what, second, other = _layer_pair_cells(row)
@@ -215,7 +217,7 @@ def report_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) 
     """Return the page of a comparison: of tools on one model, or of two models."""
     if isinstance(report.against, Against):
         return _two_model_page(report, report.against, top)
-    return comparison(report, unit, top)
+    return tool_comparison_page(report, unit, top)
 
 
 def _two_model_page(report: Report, other: Against, top: int) -> Page:
@@ -230,13 +232,16 @@ def _two_model_page(report: Report, other: Against, top: int) -> Page:
         blocks += [
             Figure("waterfall", other.alignment),
             cause_table(other.alignment),
-            *differing(other.alignment, names, top),
+            *different_layer_blocks(other.alignment, names, top),
         ]
     blocks += _contrast_tool_blocks(other.tools, names)
     for contrast in other.tools:
         if contrast.delta or contrast.differences:
             blocks += _contrast_account_blocks(contrast, other, names)
-    blocks += [*failure_blocks(_failures(report, other)), *nodes_without_cost(report)]
+    blocks += [
+        *failure_blocks(_failures_for_both_models(report, other)),
+        *nodes_without_cost(report),
+    ]
     if missing := other.alignment.uncounted[1]:
         text = (
             f"{count_with_noun(missing, 'node')} of {names[1]} not counted and in no amount "
@@ -303,7 +308,7 @@ def _same_model_verdict(other: Against) -> list[Block]:
     return []
 
 
-def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
+def _failures_for_both_models(report: Report, other: Against) -> tuple[Failure, ...]:
     """Return the failures of tools that printed no number for either of the models."""
     profiles = (*(report.profiles or ()), *other.profiles)
     answered = {answer.tool for answer in profiles if isinstance(answer, Profile)}
@@ -319,7 +324,7 @@ def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list
         Column(head="tool"),
         Column(head=names[0], right=True, spare=1),
         Column(head=names[1], right=True, spare=1),
-        *right("difference", "a different model", "a different count"),
+        *number_columns("difference", "a different model", "a different count"),
     )
     rows = tuple(
         Row.from_cells(

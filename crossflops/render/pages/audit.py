@@ -1,6 +1,16 @@
 """Build the page of an audited table: conventions of columns, contradictions, open rows."""
 
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    number_columns,
+)
 from crossflops.report.audit import Audit, AuditRow
 from crossflops.report.quantity import count_with_noun, exact_amount, percent_share
 
@@ -29,7 +39,10 @@ def audit_page(audit: Audit) -> Page:
         blocks += [Text(sentence, " - ", "bad") for sentence in audit.contradictions]
     rest = [row for row in audit.rows if row.status in _REST]
     if rest:
-        blocks += [Heading("figures of other conventions, and open figures"), _row_table(rest)]
+        blocks += [
+            Heading("figures of other conventions, and open figures"),
+            _audit_row_table(rest),
+        ]
     blocks += [Text(f"Columns without figures: {', '.join(audit.ignored)}.", " ", "dim")] * bool(
         audit.ignored
     )
@@ -51,11 +64,15 @@ def _convention_table(audit: Audit) -> Table:
         for column, conventions in audit.conventions.items()
         for index, (name, number) in enumerate(list(conventions.items())[:_CONVENTIONS])
     ]
-    columns = (Column(head="column"), Column(head="convention"), *right("figures", "share"))
+    columns = (
+        Column(head="column"),
+        Column(head="convention"),
+        *number_columns("figures", "share"),
+    )
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _row_table(rows: list[AuditRow]) -> Table:
+def _audit_row_table(rows: list[AuditRow]) -> Table:
     """Return a table of these rows: published figure, printed number, status and reason."""
     return Table(
         columns=(

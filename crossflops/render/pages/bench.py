@@ -6,14 +6,24 @@ from collections.abc import Iterable
 import msgspec
 
 from crossflops.ir.measurement import Measurement, Unfit
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    number_columns,
+)
 from crossflops.report.bench import Bench, BenchStep, KernelProfile, KernelRow
 from crossflops.report.quantity import (
     command_line_shape,
     count_with_noun,
-    duration,
     exact_amount,
     percent_share,
+    seconds_to_text,
     short_amount,
 )
 
@@ -31,7 +41,7 @@ class BenchView(msgspec.Struct, frozen=True):
 
 def bench_page(content: Bench, top: int = TOP) -> Page:
     """Return the page of `bench`: speed by batch size, kernels, errors, warnings."""
-    blocks: list[Block] = [_bench_title(content), _curve(content)]
+    blocks: list[Block] = [_bench_title(content), _batch_size_table(content)]
     if content.goal and content.measurement is not None:
         blocks.append(Text(f"batch {content.batch}: {content.goal}", " > "))
     if content.largest is not None:
@@ -68,15 +78,15 @@ def _bench_title(content: Bench) -> Title:
     return Title(tuple(part for part in parts if part))
 
 
-def _curve(content: Bench) -> Table:
+def _batch_size_table(content: Bench) -> Table:
     """Return a table of batch sizes: latencies, examples/s, FLOP/s, share of the peak."""
     peak = [Column(head="of peak", right=True)] if content.peak is not None else []
     tails = [Column(head=head, right=True, spare=2) for head in ("p90", "p99")]
     columns = (
-        *right("batch", "p50"),
+        *number_columns("batch", "p50"),
         *tails,
         Column(head="runs", right=True, spare=3),
-        *right("examples/s", "rate"),
+        *number_columns("examples/s", "rate"),
         *peak,
         Column(head="", flows=True),
     )
@@ -89,7 +99,7 @@ def _curve(content: Bench) -> Table:
 
 def _measurement_row(content: Bench, timing: Measurement) -> Row:
     """Return the row of a batch size: latencies, number of runs, speed, share of the peak."""
-    times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
+    times = [seconds_to_text(value) for value in (timing.p50, timing.p90, timing.p99)]
     rate, of_peak = content.rate(timing), content.share(timing)
     remarks = [] if timing.settled else ["not stable"]
     below = "profiled below" if content.step is None else "its phases below"
@@ -100,13 +110,13 @@ def _measurement_row(content: Bench, timing: Measurement) -> Row:
         str(timing.runs),
         f"{timing.examples_per_second:.4g}",
         "-" if rate is None else short_amount(rate, "FLOP/s"),
-        *(() if content.peak is None else (_percent(of_peak),)),
+        *(() if content.peak is None else (_percent_or_dash(of_peak),)),
         ", ".join(remarks),
     )
     return Row(cells)
 
 
-def _percent(part: float | None) -> str:
+def _percent_or_dash(part: float | None) -> str:
     """Return a share in percent with one decimal, or "-" for None."""
     return "-" if part is None else f"{100 * part:.1f} %"
 
@@ -128,25 +138,25 @@ def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
             row.phase,
             short_amount(row.macs) if row.macs else "-",
             "-" if row.flops is None else short_amount(row.flops),
-            duration(row.seconds),
+            seconds_to_text(row.seconds),
             percent_share(row.seconds, full),
             "-" if row.rate is None else short_amount(row.rate, "FLOP/s"),
-            _percent(row.share),
+            _percent_or_dash(row.share),
             tone="bad" if (row.share or 0) > 1 else "",
         )
         for row in step.phases
     ]
-    rest = duration(step.rest_seconds), percent_share(step.rest_seconds, full)
+    rest = seconds_to_text(step.rest_seconds), percent_share(step.rest_seconds, full)
     rows.append(Row.from_cells("the rest", "-", "-", *rest, "-", "-"))
-    heads = right("MACs", "FLOPs", "time", "share", "rate", "of peak")
+    heads = number_columns("MACs", "FLOPs", "time", "share", "rate", "of peak")
     table = Table(columns=(Column(head="phase"), *heads), rows=tuple(rows))
-    heading = f"One training step: {duration(full)}, {step.optimizer or 'no optimizer'}"
+    heading = f"One training step: {seconds_to_text(full)}, {step.optimizer or 'no optimizer'}"
     blocks: list[Block] = [Heading(heading), table]
     if step.mfu is not None:
         again = (
             f", {short_amount(step.recomputed_macs, 'MACs')} again" if step.recomputed_macs else ""
         )
-        figures = f"MFU {_percent(step.mfu)}, HFU {_percent(step.hfu)}{again}"
+        figures = f"MFU {_percent_or_dash(step.mfu)}, HFU {_percent_or_dash(step.hfu)}{again}"
         blocks.append(Text(figures, " > "))
     if step.passes > 1:
         blocks.append(Text(f"the optimizer ran the model {step.passes} times a step", " - "))
@@ -165,10 +175,10 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
         f"{count_with_noun(nodes, 'node')}",
         f"{percent_share(profile.added_seconds, seconds)} in kernels that the runtime added",
         f"{percent_share(profile.outside_seconds, seconds)} "
-        f"outside of kernels{_profiler(profile)}",
+        f"outside of kernels{_profiler_overhead_text(profile)}",
         f"all rows together have {exact_amount(profile.macs)} MACs, {exactly}",
     )
-    heading = f"One run: {duration(seconds)}, mean of {profile.runs} under the profiler"
+    heading = f"One run: {seconds_to_text(seconds)}, mean of {profile.runs} under the profiler"
     blocks: list[Block] = [
         Heading(heading),
         *(Text(sentence, " - ") for sentence in sentences),
@@ -191,7 +201,7 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
     return blocks
 
 
-def _profiler(profile: KernelProfile) -> str:
+def _profiler_overhead_text(profile: KernelProfile) -> str:
     """Return a text on the time that the profiler itself took, or "" if it is small."""
     if profile.profiler_seconds < _MUTE * profile.run_seconds:
         return ""
@@ -209,16 +219,21 @@ def _operator_time_table(profile: KernelProfile) -> Table:
     shown = [op for op in order if _kernel_seconds(sums[op]) >= _MUTE * profile.run_seconds]
     rest = [row for op in order if op not in shown for row in sums[op]]
     lines = [(op, sums[op]) for op in shown] + ([("all others", rest)] if rest else [])
-    columns = (Column(head="operator"), *right("kernels", "time", "share", "MACs", "rate"))
-    return Table(columns=columns, rows=tuple(_op_row(*line, profile) for line in lines))
+    columns = (
+        Column(head="operator"),
+        *number_columns("kernels", "time", "share", "MACs", "rate"),
+    )
+    return Table(columns=columns, rows=tuple(_operator_time_row(*line, profile) for line in lines))
 
 
-def _op_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
+def _operator_time_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
     """Return the row of an operator: number of kernels, time, share of the run, MACs, FLOP/s."""
     seconds, macs = _kernel_seconds(rows), sum(row.macs for row in rows)
     rate = short_amount(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
     part = percent_share(seconds, profile.run_seconds)
-    return Row.from_cells(op, str(len(rows)), duration(seconds), part, short_amount(macs), rate)
+    return Row.from_cells(
+        op, str(len(rows)), seconds_to_text(seconds), part, short_amount(macs), rate
+    )
 
 
 def _kernel_seconds(rows: Iterable[KernelRow]) -> float:
@@ -248,10 +263,10 @@ def _kernel_time_row(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
     cells = (
         row.kernel,
         row.does or "(added by the runtime)",
-        duration(row.seconds),
+        seconds_to_text(row.seconds),
         percent_share(row.seconds, profile.run_seconds),
         short_amount(row.macs) if row.macs else "-",
         "-" if row.rate is None else short_amount(row.rate, "FLOP/s"),
-        *((_percent(row.share),) if peak else ()),
+        *((_percent_or_dash(row.share),) if peak else ()),
     )
     return Row(cells, "bad" if (row.share or 0) > 1 else "")

@@ -1,6 +1,6 @@
 """Build the page of budgets: a line for each rule, and the modules that grew if it fails."""
 
-from crossflops.render.page import Block, Column, Page, Row, Table, Text, right
+from crossflops.render.page import Block, Column, Page, Row, Table, Text, number_columns
 from crossflops.report.budgets import Check, Checks
 from crossflops.report.quantity import amount_with_sign, count_with_noun, exact_amount
 from crossflops.report.recorded import LATENCY
@@ -26,14 +26,14 @@ def budgets_page(content: Checks) -> Page:
     columns = (
         Column(head="model", flows=True),
         Column(head="rule"),
-        *right("value", "limit", "against the baseline"),
+        *number_columns("value", "limit", "against the baseline"),
         Column(head="verdict"),
     )
     blocks: list[Block] = [Table(columns=columns, rows=tuple(map(_budget_check_row, ordered)))]
-    blocks += [Text(text, tone="bad") for text in failures(content)]
-    blocks += [Text(text, tone="warn") for text in budget_doubts(content)]
-    blocks += [Text(text) for text in budget_target_moves(content)]
-    blocks += [Text(text, tone="good") for text in savings(content)]
+    blocks += [Text(text, tone="bad") for text in budget_failure_sentences(content)]
+    blocks += [Text(text, tone="warn") for text in inexact_value_sentences(content)]
+    blocks += [Text(text) for text in budget_model_moves(content)]
+    blocks += [Text(text, tone="good") for text in budget_saving_sentences(content)]
     blocks += [Text(f"{target} has no budget.") for target in content.unbudgeted]
     return Page(tuple(blocks))
 
@@ -42,7 +42,7 @@ def _budget_check_row(check: Check) -> Row:
     """Build the row of a budget check: target, rule, value, limit, change and verdict."""
     return Row.from_cells(
         check.target,
-        rule_of(check),
+        budget_rule_text(check),
         "-" if check.value is None else exact_amount(check.value),
         "-" if check.limit is None else exact_amount(check.limit),
         "-" if check.change is None else amount_with_sign(check.change),
@@ -60,12 +60,12 @@ def _budget_verdict(check: Check) -> str:
     return "new" if check.is_new and check.limit is None else "holds"
 
 
-def rule_of(check: Check) -> str:
+def budget_rule_text(check: Check) -> str:
     """Return a budget rule as text, with its module or operator if it is about one."""
     return f"{check.part}: {check.rule}" if check.part else check.rule
 
 
-def failures(content: Checks) -> list[str]:
+def budget_failure_sentences(content: Checks) -> list[str]:
     """Return a sentence for each budget rule that fails, without repetitions."""
     return list(
         dict.fromkeys(budget_failure_text(check) for check in content.checks if not check.holds)
@@ -76,7 +76,8 @@ def budget_failure_text(check: Check) -> str:
     """Return a sentence on why a budget rule fails, with a hint."""
     if check.error or check.value is None:
         return f"{check.target}: {check.error} ({check.hint})"
-    head = f"{check.target}: {rule_of(check)} does not hold, with {exact_amount(check.value)}"
+    rule = budget_rule_text(check)
+    head = f"{check.target}: {rule} does not hold, with {exact_amount(check.value)}"
     if check.uncounted:
         return f"{head} and {_nodes_without_count_text(check.uncounted)}."
     return f"{head}. {_budget_growth_text(check)}"
@@ -92,18 +93,18 @@ def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
     )
 
 
-def budget_doubts(content: Checks) -> list[str]:
+def inexact_value_sentences(content: Checks) -> list[str]:
     """Return a sentence for each checked value that is not exact: a bound or an estimate."""
     kinds = {"bound": "an upper bound", "estimate": "an estimate"}
     return [
-        f"{check.target}, {rule_of(check)}: the value is "
+        f"{check.target}, {budget_rule_text(check)}: the value is "
         f"{kinds.get(check.doubt, check.doubt)}, not an exact count."
         for check in content.checks
         if check.doubt
     ]
 
 
-def budget_target_moves(content: Checks) -> list[str]:
+def budget_model_moves(content: Checks) -> list[str]:
     """Return a sentence for each model that moved to another file, or is not in the baseline."""
     known = {check.target: check for check in content.checks if check.moved_from or check.is_new}
     return [
@@ -114,13 +115,13 @@ def budget_target_moves(content: Checks) -> list[str]:
     ]
 
 
-def savings(content: Checks) -> list[str]:
+def budget_saving_sentences(content: Checks) -> list[str]:
     """Return a sentence for each value (times excepted) that is lower than in the baseline.
 
     A time differs from run to run.
     """
     return [
-        f"{check.target}, {rule_of(check)}: {exact_amount(-check.change)} saved."
+        f"{check.target}, {budget_rule_text(check)}: {exact_amount(-check.change)} saved."
         for check in content.checks
         if check.change is not None and check.change < 0 and not check.rule.startswith(LATENCY)
     ]

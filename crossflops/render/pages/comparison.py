@@ -25,14 +25,14 @@ from crossflops.render.page import (
     Table,
     Text,
     Tone,
-    right,
+    number_columns,
 )
 from crossflops.render.pages.places import (
     TOP,
     cause_title,
-    disagreement,
-    explanations,
+    explanation_table,
     first_calls_text,
+    largest_disagreement_blocks,
 )
 from crossflops.render.pages.summary import (
     Unit,
@@ -54,9 +54,9 @@ from crossflops.report.quantity import (
     exact_amount,
     explanation_percent,
     percent_change,
-    release,
     short_amount,
     term_with_sign,
+    version_without_suffix,
 )
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
@@ -259,19 +259,19 @@ LOCATED = 5  # places of a residual that are named
 MARK = "*"
 
 
-def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
+def tool_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     """Return the page of a comparison of tools: overview, causes of each tool, failures.
 
     `top` is the number of modules that are shown, of those where the tools disagree most.
     """
-    answers = _answers(report)
+    answers = _profiles_to_show(report)
     failures = tuple(answer for answer in report.profiles or () if isinstance(answer, Failure))
     blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
     blocks += training_step_blocks(report)
     if answers:
         blocks += [
             Figure("bars", report),
-            _overview(report, answers, unit),
+            _overview_table(report, answers, unit),
             *_tool_version_notes(report, answers),
         ]
         blocks += [Text(text, " ", "warn") for text in kernel_changes_by_hooks(answers)]
@@ -286,7 +286,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     elif not isinstance(report.consensus, Consensus):
         for profile in answers:
             blocks += _account_blocks(report, profile)
-        blocks += disagreement(report, top)
+        blocks += largest_disagreement_blocks(report, top)
         blocks += parameter_differences(report)
     blocks += failure_blocks(failures)
     if not report.profiles:
@@ -296,7 +296,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
     return Page((*blocks, *nodes_without_cost(report), *module_and_node_figures(report)))
 
 
-def _answers(report: Report) -> tuple[Profile, ...]:
+def _profiles_to_show(report: Report) -> tuple[Profile, ...]:
     """Return the results of the tools that ran, or only of the two that are compared."""
     by_tool = {
         answer.tool: answer for answer in report.profiles or () if isinstance(answer, Profile)
@@ -319,7 +319,7 @@ def _is_path_inside(inner: PathRow, outer: PathRow) -> bool:
     return not outer.path or inner.path.startswith(f"{outer.path}.")
 
 
-def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table:
+def _overview_table(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table:
     """Return a table of tools: total, MACs or FLOPs, difference to native, share explained."""
     return Table(
         columns=(
@@ -327,7 +327,7 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
             Column(head="prints", spare=2),
             Column(head="total", right=True),
             Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=1),
-            *right("vs native", "explained"),
+            *number_columns("vs native", "explained"),
         ),
         rows=tuple(_overview_row(report, profile, unit) for profile in answers),
     )
@@ -335,12 +335,12 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
 
 def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
     """Return the row of a tool: total, MACs or FLOPs, difference to native, share explained."""
-    account = _reconciliation(report, profile.tool)
-    macs = _as_macs(profile.total, account)
+    account = _find_account(report, profile.tool)
+    macs = _total_in_macs(profile.total, account)
     scale = 2 if unit == "flops" else 1
     mark = "" if profile.verified else MARK
     return Row.from_cells(
-        f"{profile.tool} {release(profile.version)}{mark}",
+        f"{profile.tool} {version_without_suffix(profile.version)}{mark}",
         f'"{profile.printed_as}"',
         exact_amount(profile.total),
         "-" if macs is None else short_amount(macs * scale),
@@ -360,7 +360,7 @@ def _account_explanation_cell(account: Reconciliation | None) -> str:
     return explanation_percent(account.residual, account.delta) if printed else "predicted"
 
 
-def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
+def _find_account(report: Report, tool: str) -> Reconciliation | None:
     """Return a tool's account from native to its total, or None if the report has none."""
     try:
         return report.reconciliation(tool)
@@ -368,7 +368,7 @@ def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
         return None
 
 
-def _as_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
+def _total_in_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
     """Return a tool's total in MACs, by the unit of its convention; None if that is unknown."""
     convention = _account_convention(account) if account else None
     if convention is None or not convention.unit or not isfinite(total):
@@ -390,7 +390,7 @@ def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Bl
     for profile in answers:
         if profile.verified:
             continue
-        account = _reconciliation(report, profile.tool)
+        account = _find_account(report, profile.tool)
         convention = _account_convention(account) if account else None
         known = (
             ", ".join(convention.verified) if convention and convention.verified else "no version"
@@ -402,16 +402,16 @@ def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Bl
 
 def _account_blocks(report: Report, profile: Profile) -> list[Block]:
     """Return the blocks that explain a tool's total: causes, residual, remarks."""
-    account = _reconciliation(report, profile.tool)
+    account = _find_account(report, profile.tool)
     if account is None:
         return [Heading(f"{profile.tool} = {exact_amount(profile.total)}, unexplained")]
     blocks: list[Block] = [
         Heading(f"{profile.tool} = native{term_with_sign(account.delta)}"),
         Figure("waterfall", account),
-        explanations(account),
+        explanation_table(account),
     ]
     blocks += [Text(text, "   ", "bad") for text in _residual_locations(account)]
-    blocks += [Text(text, "   ", "dim") for text in _remarks(report, profile)]
+    blocks += [Text(text, "   ", "dim") for text in _run_remarks(report, profile)]
     return blocks
 
 
@@ -432,19 +432,19 @@ def _residual_locations(account: Reconciliation) -> list[str]:
     return texts
 
 
-def _remarks(report: Report, profile: Profile) -> list[str]:
+def _run_remarks(report: Report, profile: Profile) -> list[str]:
     """Return remarks on the run of a tool: kernels, setting, weights, interpreter, formulas."""
     remarks = kernel_run_lines(profile)
-    if not _as_expected(report, profile):
+    if not _ran_in_expected_setting(report, profile):
         remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
     if profile.weights:
         remarks.append(f"ran on weights with values: {profile.weights.reason}")
     if profile.python:
         remarks.append(f"ran in {profile.python}")
-    return [*remarks, *lesson_lines(profile)]
+    return [*remarks, *user_formula_lines(profile)]
 
 
-def lesson_lines(profile: Profile) -> list[str]:
+def user_formula_lines(profile: Profile) -> list[str]:
     """Return lines on the formulas that the tool was taught to use, and on those it was not."""
     lessons = profile.taught or ()
     by_reason: dict[str, list[str]] = {}
@@ -460,9 +460,9 @@ def lesson_lines(profile: Profile) -> list[str]:
     return lines
 
 
-def _as_expected(report: Report, profile: Profile) -> bool:
+def _ran_in_expected_setting(report: Report, profile: Profile) -> bool:
     """Return whether a tool ran in the requested setting, or in one that its convention forces."""
-    setting, account = report.setting, _reconciliation(report, profile.tool)
+    setting, account = report.setting, _find_account(report, profile.tool)
     if not isinstance(setting, Setting):
         return True
     convention = _account_convention(account) if account else None

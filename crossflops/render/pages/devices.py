@@ -28,7 +28,7 @@ def device_page(content: DeviceSheet) -> Page:
     blocks: list[Block] = [
         Title((device.label, device.name, *_architecture_and_year(device))),
         _device_sheet_table(device),
-        _peaks(content),
+        _peak_table(content),
     ]
     if device.framework_devices_per_package > 1:
         count = device.framework_devices_per_package
@@ -43,7 +43,7 @@ def device_page(content: DeviceSheet) -> Page:
         ]
         blocks.append(Text(f"FP32 emulated by products of BF16 parts: {', '.join(rates)}", " - "))
     blocks += [Text(text, " ! ", "warn") for text in _device_doubts(content)]
-    return Page((*blocks, *_provenance(device), *_ambiguous(content)))
+    return Page((*blocks, *_source_blocks(device), *_ambiguous_name_blocks(content)))
 
 
 def _architecture_and_year(device: Device) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def exact_mhz(hertz: float) -> str:
     return f"{hertz / 1e6:g} MHz"
 
 
-def _peaks(content: DeviceSheet) -> Table:
+def _peak_table(content: DeviceSheet) -> Table:
     """Return a table of a device's peaks, with one row for each precision."""
     package = content.device.framework_devices_per_package > 1
     columns = (
@@ -106,7 +106,7 @@ def _device_peak_cells(device: Device, row: PeakRow) -> tuple[str, ...]:
     return (
         row.precision,
         *figures,
-        _ridge(row),
+        _ridge_cell(row),
         _peak_product_text(device, row),
         _peak_deviation_text(row),
     )
@@ -114,15 +114,15 @@ def _device_peak_cells(device: Device, row: PeakRow) -> tuple[str, ...]:
 
 def _peak_rate_cell(row: PeakRow, rate: float | None) -> str:
     """Return a rate as text in FLOP/s (OP/s for integers), or "-" if it is unknown."""
-    return "-" if rate is None else short_amount(rate, per_second(row.precision))
+    return "-" if rate is None else short_amount(rate, rate_unit(row.precision))
 
 
-def per_second(precision: str) -> str:
+def rate_unit(precision: str) -> str:
     """Return "OP/s" for an integer precision and "FLOP/s" for others."""
     return "OP/s" if precision.startswith("int") else "FLOP/s"
 
 
-def _ridge(row: PeakRow) -> str:
+def _ridge_cell(row: PeakRow) -> str:
     """Return the ridge of a precision as text in FLOP/byte, or "-" if it is unknown."""
     return (
         "-"
@@ -161,7 +161,7 @@ def _device_doubts(content: DeviceSheet) -> list[str]:
     return [*texts, *([f"less certain than the other figures: {', '.join(low)}"] if low else [])]
 
 
-def _provenance(device: Device) -> list[Block]:
+def _source_blocks(device: Device) -> list[Block]:
     """Return the blocks on the sources of a device's figures, their confidence, and notes."""
     blocks: list[Block] = [Heading("Source")]
     blocks += [Text(text, " - ") for text in device.source]
@@ -181,7 +181,7 @@ def _provenance(device: Device) -> list[Block]:
     return blocks
 
 
-def _ambiguous(content: DeviceSheet) -> list[Block]:
+def _ambiguous_name_blocks(content: DeviceSheet) -> list[Block]:
     """Return a list of the names that belong to several devices, with these devices."""
     if not content.families:
         return []
@@ -194,7 +194,7 @@ def _ambiguous(content: DeviceSheet) -> list[Block]:
 def devices_page(content: DeviceList) -> Page:
     """Return the page with a table of devices; a short list has shares of the highest peak."""
     few = len(content.devices) <= _BESIDE
-    rates = _ratios(content) if few else _SEVERAL
+    rates = _rate_columns(content) if few else _SEVERAL
     columns = (
         Column(head="device"),
         *(Column(head=head, right=True, spare=spare) for head, spare, _ in rates),
@@ -212,7 +212,7 @@ def devices_page(content: DeviceList) -> Page:
     return Page((Title((content.about,)), Table(columns=columns, rows=rows), about))
 
 
-def _ratios(content: DeviceList) -> tuple[Rates, ...]:
+def _rate_columns(content: DeviceList) -> tuple[Rates, ...]:
     """Return the columns of rates in a short list of devices: peak, share of the highest, FP32."""
     chosen: tuple[Rates, ...] = (
         (content.precision, 0, lambda row: "-" if row.peak is None else short_amount(row.peak)),
@@ -284,12 +284,12 @@ def machine_page(content: Machine) -> Page:
     blocks: list[Block] = [Title(("This machine", *([content.cpu.model] if content.cpu else [])))]
     if content.cpu is not None:
         blocks += [
-            _two_column_table(_cpu(content.cpu, content.known)),
+            _two_column_table(_cpu_facts(content.cpu, content.known)),
             Heading("Peak by the rule"),
             _cpu_peak_rule_table(content.cpu),
         ]
     for gpu in content.gpus:
-        blocks += [Heading(gpu.name), _two_column_table(_gpu(gpu, content))]
+        blocks += [Heading(gpu.name), _two_column_table(_gpu_facts(gpu, content))]
     if content.measured is not None:
         blocks += _machine_peak_blocks(content.measured, content.cpu)
     return Page((*blocks, *(Text(text, " - ") for text in content.notes)))
@@ -304,7 +304,7 @@ def _two_column_table(rows: list[tuple[str, str]]) -> Table:
     )
 
 
-def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
+def _cpu_facts(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
     """Return (name, value) pairs on a CPU: cores, threads, clock, vector units, device name."""
     quota = "" if cpu.quota is None else f", limited to the time of {cpu.quota:g} CPUs"
     clock = "unknown" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
@@ -326,11 +326,11 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
     rows = []
     for precision, rate in cpu.flops_per_clock.items():
         peak = cpu.peak(precision)
-        product = f"{cpu.usable:g} x {clock} x {rate}"
+        product = f"{cpu.usable_cores:g} x {clock} x {rate}"
         rows.append(
             Row.from_cells(
                 precision,
-                "-" if peak is None else short_amount(peak, per_second(precision)),
+                "-" if peak is None else short_amount(peak, rate_unit(precision)),
                 product,
             )
         )
@@ -344,11 +344,11 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
     )
 
 
-def _gpu(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
+def _gpu_facts(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
     """Return (name, value) pairs on a GPU: device name, peaks, memory, clocks, power."""
     peaks = content.peaks.get(gpu.name, {})
     rates = (
-        f"{name} {short_amount(rate, per_second(name))}" for name, rate in peaks.items() if rate
+        f"{name} {short_amount(rate, rate_unit(name))}" for name, rate in peaks.items() if rate
     )
     return [
         ("catalogue", content.known.get(gpu.name, "")),
@@ -364,13 +364,13 @@ def _gpu(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
     ]
 
 
-def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
+def _machine_peak_blocks(peak: MachinePeak, system_cpu: Cpu | None) -> list[Block]:
     """Return the blocks on the peaks and the bandwidth measured on this machine's CPU."""
     head = "Measured" if peak.is_peak else "Measured by a matrix product (not the peak)"
     rows = [
         (
             f"{name}, {count_with_noun(peak.threads, 'thread')}",
-            f"{short_amount(rate, per_second(name))}{_share_of_rule(rate, claimed, name)}",
+            short_amount(rate, rate_unit(name)) + _share_of_computed_peak(rate, system_cpu, name),
         )
         for name, rate in peak.peaks.items()
     ]
@@ -380,7 +380,7 @@ def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
             "" if peak.one_thread is None else short_amount(peak.one_thread, "FLOP/s"),
         ),
         ("core clock", "" if peak.clock is None else f"{peak.clock / 1e9:.3f} GHz"),
-        ("per clock", _per_clock(peak)),
+        ("per clock", _flops_per_clock_text(peak)),
         ("bandwidth", short_amount(peak.bandwidth, "B/s")),
         ("ridge", f"{peak.peaks['fp32'] / peak.bandwidth:.1f} FLOPs per byte in fp32"),
         ("how", peak.how),
@@ -390,13 +390,13 @@ def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
     return [Heading(head), _two_column_table(rows), *texts, kept]
 
 
-def _share_of_rule(rate: float, claimed: Cpu | None, precision: str) -> str:
+def _share_of_computed_peak(rate: float, system_cpu: Cpu | None, precision: str) -> str:
     """Return a measured rate in percent of the computed peak (clock x units), or ""."""
-    peak = claimed.peak(precision) if claimed else None
+    peak = system_cpu.peak(precision) if system_cpu else None
     return f", {100 * rate / peak:.0f} % of the rule" if peak else ""
 
 
-def _per_clock(peak: MachinePeak) -> str:
+def _flops_per_clock_text(peak: MachinePeak) -> str:
     """Return the measured FP32 FLOPs per clock of one core as text, or ""."""
     if peak.clock is None or peak.one_thread is None:
         return ""

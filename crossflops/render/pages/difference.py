@@ -1,7 +1,17 @@
 """Build the page of a difference between two models: totals, causes, modules, nodes."""
 
 from crossflops.ir.reconciliation import CauseRow
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    number_columns,
+)
 from crossflops.report.difference import KINDS, Change, Difference
 from crossflops.report.quantity import (
     amount_with_sign,
@@ -114,7 +124,10 @@ def _difference_totals_table(content: Difference) -> Table:
             Row.from_cells(_NAMES[kind], *cells, tone="bad" if kind in content.over else "")
         )
     return Table(
-        columns=(Column(head="total"), *right("first", "second", "difference", "change")),
+        columns=(
+            Column(head="total"),
+            *number_columns("first", "second", "difference", "change"),
+        ),
         rows=tuple(rows),
     )
 
@@ -130,7 +143,7 @@ def _difference_cause_table(causes: tuple[CauseRow, ...]) -> Table:
         )
         for row in causes
     )
-    columns = (Column(head="cause"), *right("MACs", "FLOPs", "parameters"))
+    columns = (Column(head="cause"), *number_columns("MACs", "FLOPs", "parameters"))
     return Table(columns=columns, rows=tuple(rows))
 
 
@@ -143,7 +156,7 @@ def _change_blocks(head: str, rows: tuple[Change, ...]) -> list[Block]:
         Column(head="what happened"),
         Column(head=head.lower()[:-1], flows=True),
         Column(head="class or operator"),
-        *right("MACs", "FLOPs", "parameters"),
+        *number_columns("MACs", "FLOPs", "parameters"),
     )
     blocks: list[Block] = [Heading(f"{head}: {exact_amount(len(rows))}")]
     blocks.append(Table(columns=columns, rows=shown[:_SHOWN]))

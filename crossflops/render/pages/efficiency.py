@@ -8,10 +8,10 @@ from msgspec import UNSET
 from crossflops.ir.formula_account import FormulaReport
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
-from crossflops.render.pages.comparison import comparison
+from crossflops.render.pages.comparison import tool_comparison_page
 from crossflops.render.pages.generation import generation_blocks
 from crossflops.render.pages.llm import formula_blocks
-from crossflops.render.pages.places import explanations
+from crossflops.render.pages.places import explanation_table
 from crossflops.render.pages.roofline import roofline_blocks
 from crossflops.render.pages.summary import module_and_node_figures
 from crossflops.report.efficiency import (
@@ -26,9 +26,9 @@ from crossflops.report.efficiency import (
     rooflines,
 )
 from crossflops.report.quantity import (
-    duration,
     exact_amount,
-    percent,
+    percent_text,
+    seconds_to_text,
     short_amount,
     term_with_sign,
 )
@@ -47,11 +47,11 @@ class Line(NamedTuple):
     source: Cell
 
 
-def work_lines(first: Efficiency, alone: bool) -> list[Line]:
+def recompute_and_attention_lines(first: Efficiency, alone: bool) -> list[Line]:
     """Return the lines on executed FLOPs and on attention, each if the result has it."""
     lines = []
     if first.executed is not UNSET:
-        lines.append(Line("executed", _work_executed_cell, _work_executed_source))
+        lines.append(Line("executed", _hardware_flops_cell, _hardware_flops_source))
     if first.attention is not UNSET:
         lines.append(
             Line(
@@ -63,41 +63,41 @@ def work_lines(first: Efficiency, alone: bool) -> list[Line]:
     return lines
 
 
-def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
+def hfu_and_byte_lines(first: Efficiency, alone: bool) -> list[Line]:
     """Return the lines on HFU, second peak, all devices and bytes, each if the result has it.
 
     With several rows shares stand in their table (`more`).
     """
     lines = []
     if alone and isinstance(first.hfu, float):
-        lines.append(Line("HFU", _hfu, _hfu_source))
+        lines.append(Line("HFU", _hfu_cell, _hfu_source))
     if alone and first.others is not UNSET:
-        lines.append(Line("second peak", _other_peak_text, _other_source))
+        lines.append(Line("second peak", _other_peak_text, _other_peak_source))
     if first.world is not UNSET:
         lines.append(Line("world", _device_count_cell, _parallel_layout_note))
         if first.rate is not None:
-            lines.append(Line("all devices", _all_devices_rate, _all_source))
+            lines.append(Line("all devices", _all_devices_rate_cell, _all_devices_speed_text))
     if first.moved is not UNSET:
         lines += _byte_traffic_lines(alone)
     return lines
 
 
-def additional_columns(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
+def columns_of_optional_values(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
     """Return heads and cell functions of columns that some rows need, such as HFU."""
     rows = tuple(rows)
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
-        columns.append(("HFU", _hfu))
+        columns.append(("HFU", _hfu_cell))
     if any(_has_causal_half(row) for row in rows):
         columns += [("full square", _full_attention_mfu), ("causal", _causal_attention_mfu)]
     if any(row.others is not UNSET for row in rows):
-        columns.append(("of measured", _other_share))
+        columns.append(("of measured", _other_peak_share_cell))
     if any(moved.mbu is not None for moved in map(_byte_traffic_or_none, rows) if moved):
-        columns.append(("MBU", _mbu))
+        columns.append(("MBU", _mbu_cell))
     return columns
 
 
-def speed(row: Efficiency) -> str:
+def speed_text(row: Efficiency) -> str:
     """Return the speed of one device as text, such as "8 examples/s (4096 tokens/s)", or ""."""
     if row.examples_per_second is None:
         return ""
@@ -114,12 +114,12 @@ def number_text(value: float) -> str:
     return f"{kept:,}".replace(",", " ")
 
 
-def _work_executed_cell(row: Efficiency) -> str:
+def _hardware_flops_cell(row: Efficiency) -> str:
     """Return the FLOPs that a device executes, with recomputation, as text, or "-"."""
     return short_amount(row.executed, "FLOPs") if isinstance(row.executed, int) else "-"
 
 
-def _work_executed_source(row: Efficiency) -> str:
+def _hardware_flops_source(row: Efficiency) -> str:
     """Return the sum behind the executed FLOPs as text: the work and each recomputation."""
     parts = [f"{short_amount(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
     return f"for one {row.unit}: {' + '.join((short_amount(row.work, 'FLOPs'), *parts))}"
@@ -127,13 +127,13 @@ def _work_executed_source(row: Efficiency) -> str:
 
 def _hfu_source(row: Efficiency) -> str:
     """Return the sum behind the HFU as text: the MFU and the share of each recomputation."""
-    parts = [f"{percent(part.ratio)} for {part.reason}" for part in row.repeats or ()]
-    return f"executed / peak: {' + '.join((percent(row.ratio), *parts))}"
+    parts = [f"{percent_text(part.ratio)} for {part.reason}" for part in row.repeats or ()]
+    return f"executed / peak: {' + '.join((percent_text(row.ratio), *parts))}"
 
 
-def _hfu(row: Efficiency) -> str:
+def _hfu_cell(row: Efficiency) -> str:
     """Return the hardware FLOPs utilization (HFU) in percent, or "-"."""
-    return percent(row.hfu) if isinstance(row.hfu, float) else "-"
+    return percent_text(row.hfu) if isinstance(row.hfu, float) else "-"
 
 
 def _attention_macs_cell(row: Efficiency) -> str:
@@ -183,12 +183,12 @@ def _has_causal_half(row: Efficiency) -> bool:
 
 def _full_attention_mfu(row: Efficiency) -> str:
     """Return the MFU with attention counted in full, in percent, or "-"."""
-    return percent(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
+    return percent_text(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _causal_attention_mfu(row: Efficiency) -> str:
     """Return the MFU with only causal attention counted, in percent, or "-"."""
-    return percent(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
+    return percent_text(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _other_peak_text(row: Efficiency) -> str:
@@ -196,17 +196,17 @@ def _other_peak_text(row: Efficiency) -> str:
     return "-" if not row.others else short_amount(row.others[0].peak, "FLOP/s")
 
 
-def _other_share(row: Efficiency) -> str:
+def _other_peak_share_cell(row: Efficiency) -> str:
     """Return the utilization of the second peak in percent, or "-"."""
-    return percent(row.others[0].ratio) if row.others else "-"
+    return percent_text(row.others[0].ratio) if row.others else "-"
 
 
-def _other_source(row: Efficiency) -> str:
+def _other_peak_source(row: Efficiency) -> str:
     """Return the name of the second peak, the percentage of it, and its source; or ""."""
     if not row.others:
         return ""
     peak = row.others[0]
-    return f"{peak.name}: {percent(peak.ratio)} of it; {peak.source}"
+    return f"{peak.name}: {percent_text(peak.ratio)} of it; {peak.source}"
 
 
 def _device_count_cell(row: Efficiency) -> str:
@@ -224,11 +224,11 @@ def _parallel_layout_note(row: Efficiency) -> str:
         f"pipeline {world.pipeline_parallel} parallel"
     )
     if isinstance(world.bubble, float):
-        sentence += f"; the pipeline is idle for {percent(world.bubble)} of a step"
+        sentence += f"; the pipeline is idle for {percent_text(world.bubble)} of a step"
     return sentence
 
 
-def _all_devices_rate(row: Efficiency) -> str:
+def _all_devices_rate_cell(row: Efficiency) -> str:
     """Return the rate that all devices together need, as text in FLOP/s, or "-"."""
     world = row.world
     if not isinstance(world, World) or world.rate is None:
@@ -236,7 +236,7 @@ def _all_devices_rate(row: Efficiency) -> str:
     return short_amount(world.rate, "FLOP/s")
 
 
-def _all_source(row: Efficiency) -> str:
+def _all_devices_speed_text(row: Efficiency) -> str:
     """Return the speed of all devices together as text, in examples or tokens per second."""
     world = row.world
     if not isinstance(world, World) or world.examples_per_second is None:
@@ -252,15 +252,17 @@ def _byte_traffic_or_none(row: Efficiency) -> MovedBytes | None:
 def _byte_traffic_lines(alone: bool) -> list[Line]:
     """Return the lines on memory traffic: bytes, intensity, limit, and with `alone` the MBU."""
     lines = [
-        Line("bytes", _byte_traffic_cell, lambda row: f"a pass: {_byte_traffic(row).model}"),
-        Line("intensity", _intensity, _intensity_limit_text),
+        Line(
+            "bytes", _byte_traffic_cell, lambda row: f"a pass: {_require_byte_traffic(row).model}"
+        ),
+        Line("intensity", _intensity_cell, _intensity_limit_text),
     ]
     bound = Line("bound", _time_bound_cell, _time_bound_source)
-    mbu = Line("MBU", _mbu, lambda row: "bytes / (time x bandwidth)")
+    mbu = Line("MBU", _mbu_cell, lambda row: "bytes / (time x bandwidth)")
     return [*lines, bound, mbu] if alone else [*lines, bound]
 
 
-def _byte_traffic(row: Efficiency) -> MovedBytes:
+def _require_byte_traffic(row: Efficiency) -> MovedBytes:
     """Return the memory traffic of an efficiency result that is known to have one."""
     assert isinstance(row.moved, MovedBytes)
     return row.moved
@@ -268,18 +270,18 @@ def _byte_traffic(row: Efficiency) -> MovedBytes:
 
 def _byte_traffic_cell(row: Efficiency) -> str:
     """Return the bytes that one pass moves, as text."""
-    return short_amount(_byte_traffic(row).bytes, "B")
+    return short_amount(_require_byte_traffic(row).bytes, "B")
 
 
-def _intensity(row: Efficiency) -> str:
+def _intensity_cell(row: Efficiency) -> str:
     """Return the arithmetic intensity in FLOP/byte as text, or "-"."""
-    intensity = _byte_traffic(row).intensity
+    intensity = _require_byte_traffic(row).intensity
     return "-" if intensity is None else f"{intensity:.3g} FLOP/byte"
 
 
 def _intensity_limit_text(row: Efficiency) -> str:
     """Return the FLOPs of a pass as text, with the intensity that no batch size reaches."""
-    moved = _byte_traffic(row)
+    moved = _require_byte_traffic(row)
     sentence = f"{short_amount(moved.flops, 'FLOPs')} a pass"
     if moved.intensity_limit is not None:
         sentence += f"; below {short_amount(moved.intensity_limit)} for any batch"
@@ -288,28 +290,32 @@ def _intensity_limit_text(row: Efficiency) -> str:
 
 def _time_bound_cell(row: Efficiency) -> str:
     """Return what limits a pass, compute or memory, and its shortest time, as text."""
-    moved = _byte_traffic(row)
-    return "-" if moved.bound is None else f"{moved.bound}, {duration(moved.bound_seconds or 0)}"
+    moved = _require_byte_traffic(row)
+    return (
+        "-"
+        if moved.bound is None
+        else f"{moved.bound}, {seconds_to_text(moved.bound_seconds or 0)}"
+    )
 
 
 def _time_bound_source(row: Efficiency) -> str:
     """Return the ridge and the bandwidth that the time limit is computed from, as text."""
-    moved = _byte_traffic(row)
+    moved = _require_byte_traffic(row)
     if moved.ridge is None or moved.bandwidth is None:
         return "needs a peak and a bandwidth"
     return f"ridge {moved.ridge:.4g} FLOP/byte at {moved.bandwidth / 1e9:g} GB/s"
 
 
-def _mbu(row: Efficiency) -> str:
+def _mbu_cell(row: Efficiency) -> str:
     """Return the memory bandwidth utilization (MBU) in percent, or "-"."""
     moved = _byte_traffic_or_none(row)
-    return percent(moved.mbu) if moved else "-"
+    return percent_text(moved.mbu) if moved else "-"
 
 
 # Tables of an efficiency: the phases of a step, and the precisions of its work.
 
 
-def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
+def efficiency_tables(rows: tuple[Efficiency, ...]) -> list[Block]:
     """Return the tables of all rows that have one: step phases, modules, precisions, run."""
     blocks: list[Block] = []
     for row in rows:
@@ -342,7 +348,7 @@ def _run_compute_table(run: RunCompute) -> Table:
         )
     if isinstance(run.optimizer_flops, int):
         rows.append(Row.from_cells("optimizer", f"{run.optimizer_flops:.4g}", "apart"))
-    at = "" if run.mfu is None or run.peak is None else f"at {percent(run.mfu)} of the peak"
+    at = "" if run.mfu is None or run.peak is None else f"at {percent_text(run.mfu)} of the peak"
     rows.append(Row.from_cells("device-hours", _number_or_dash(run.device_hours), at))
     if run.devices > 1:
         rows.append(
@@ -375,7 +381,7 @@ def _step_phase_table(step: TimedStep) -> Table:
             f"{1e3 * phase.seconds:.5g} ms",
             short_amount(phase.flops, "FLOPs"),
             short_amount(phase.rate, "FLOP/s"),
-            percent(phase.ratio),
+            percent_text(phase.ratio),
         )
         for phase in step.phases
     ]
@@ -393,10 +399,10 @@ def _module_time_table(modules: tuple[ModuleTime, ...]) -> Table:
         rows=tuple(
             Row.from_cells(
                 module.path or "(the model)",
-                duration(module.seconds),
+                seconds_to_text(module.seconds),
                 short_amount(module.flops, "FLOPs"),
                 short_amount(module.rate, "FLOP/s"),
-                percent(module.ratio),
+                percent_text(module.ratio),
                 tone="bad" if (module.ratio or 0) > 1 else "",
             )
             for module in modules
@@ -415,7 +421,7 @@ def _precision_share_table(row: Efficiency) -> Table:
             Row.from_cells(
                 part.precision,
                 short_amount(part.flops, "FLOPs"),
-                percent(part.flops / total if total else None),
+                percent_text(part.flops / total if total else None),
                 "-" if part.peak is None else short_amount(part.peak, "FLOP/s"),
             )
             for part in parts
@@ -434,11 +440,11 @@ def efficiency_page(content: EfficiencyReport) -> Page:
     if not rows:
         named = "no model" if content.report is None else content.report.name
         return Page((Title((named, "no rate requested")),))
-    blocks: list[Block] = [*_opening(content), _common_values_table(rows)]
+    blocks: list[Block] = [*_opening_blocks(content), _common_values_table(rows)]
     if len(rows) > 1 or rows[0].line is not UNSET:
         blocks.append(_varying_values_table(rows))
-    blocks += tables(rows)
-    blocks += _convention_explanation(content)
+    blocks += efficiency_tables(rows)
+    blocks += _convention_blocks(content)
     blocks += roofline_blocks(rooflines(content))
     blocks += [Text(text, " ! ", "warn") for text in _unique_texts(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
@@ -450,18 +456,18 @@ def efficiency_page(content: EfficiencyReport) -> Page:
     return Page(tuple(blocks))
 
 
-def _opening(content: EfficiencyReport) -> list[Block]:
+def _opening_blocks(content: EfficiencyReport) -> list[Block]:
     """Return the first blocks of an efficiency page: a title, or a comparison of tools."""
     first, report = content.efficiency[0], content.report
     kind = "inference" if first.multiplier == 1 else "training"
-    run = [word for word in (kind, *_precision_and_speed(content.efficiency)) if word]
+    run = [word for word in (kind, *_title_precision_and_speed(content.efficiency)) if word]
     if report is not None and report.profiles:
-        return [*comparison(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
+        return [*tool_comparison_page(report).blocks, Heading(f"Required rate: {', '.join(run)}")]
     named = "MACs as given" if first.unit == "example" else "by its sizes"
     return [Title((named if report is None else report.name, *run))]
 
 
-def _convention_explanation(content: EfficiencyReport) -> list[Block]:
+def _convention_blocks(content: EfficiencyReport) -> list[Block]:
     """Return blocks that explain the MACs by a tool's convention; [] if none is used."""
     report = content.report
     if report is None or report.profiles or report.as_ is None:
@@ -483,22 +489,21 @@ def _convention_account_blocks(content: EfficiencyReport, account: Reconciliatio
     alone = len(content.efficiency) == 1
     if alone and first.ratio is not None and first.rate is not None and account.theirs:
         times = account.ours * (account.unit or 1) / account.theirs
-        sentence += (
-            f", {short_amount(first.rate * times, 'FLOP/s')}, MFU {percent(first.ratio * times)}"
-        )
+        mfu = percent_text(first.ratio * times)
+        sentence += f", {short_amount(first.rate * times, 'FLOP/s')}, MFU {mfu}"
     return [
         Heading(f"{account.tool}@{account.edition} = native{term_with_sign(account.delta)}{unit}"),
-        explanations(account),
+        explanation_table(account),
         Text(sentence, " "),
     ]
 
 
-def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
+def _title_precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
     """Return words for a title: precision and speed, or the number of runs in a table."""
     if rows[0].line is not UNSET:
         runs = len({row.line for row in rows})
         return (f"{runs} {'run' if runs == 1 else 'runs'}",)
-    return rows[0].precision, speed(rows[0]) if rows[0].rate is not None else ""
+    return rows[0].precision, speed_text(rows[0]) if rows[0].rate is not None else ""
 
 
 def _common_values_table(rows: tuple[Efficiency, ...]) -> Table:
@@ -508,15 +513,15 @@ def _common_values_table(rows: tuple[Efficiency, ...]) -> Table:
         Line("model", _efficiency_macs_cell, _numerator_source),
         Line("rule", _flops_rule_note, lambda row: ""),
         Line("work", _work_flops_cell, lambda row: f"for one {row.unit}"),
-        *work_lines(first, alone=len(rows) == 1),
+        *recompute_and_attention_lines(first, alone=len(rows) == 1),
     ]
     if first.rate is not None:
         lines.append(Line("required", _flops_rate_cell, _speed_note))
     if first.peak is not None:
         lines.append(Line("peak", _peak_flops_cell, _peak_source_note))
     if first.ratio is not None and len(rows) == 1:
-        lines.append(Line("MFU", _mfu, lambda row: "required / peak"))
-    lines += mfu_lines(first, alone=len(rows) == 1)
+        lines.append(Line("MFU", _mfu_cell, lambda row: "required / peak"))
+    lines += hfu_and_byte_lines(first, alone=len(rows) == 1)
     return Table(
         columns=(Column(head=""), Column(head="value"), Column(head="from", flows=True)),
         rows=tuple(
@@ -543,7 +548,7 @@ def _varying_values_table(rows: tuple[Efficiency, ...]) -> Table:
         (Column(head="device"), lambda row: row.device or "-", table),
         (Column(head="precision"), lambda row: row.precision or "-", table),
         (Column(head="batch", right=True), _efficiency_batch_cell, table),
-        (Column(head=f"{rows[0].unit}s/s", right=True), _speed, table),
+        (Column(head=f"{rows[0].unit}s/s", right=True), _speed_cell, table),
         (Column(head="required", right=True), _flops_rate_cell, table),
         (Column(head="peak", right=True), _peak_flops_cell, table),
     ]
@@ -553,8 +558,10 @@ def _varying_values_table(rows: tuple[Efficiency, ...]) -> Table:
         if always or not _has_one_value(rows, cell)
     ]
     if any(row.ratio is not None for row in rows):
-        shown.append((Column(head="MFU", right=True), _mfu))
-    shown += [(Column(head=head, right=True), cell) for head, cell in additional_columns(rows)]
+        shown.append((Column(head="MFU", right=True), _mfu_cell))
+    shown += [
+        (Column(head=head, right=True), cell) for head, cell in columns_of_optional_values(rows)
+    ]
     return Table(
         columns=tuple(column for column, _ in shown),
         rows=tuple(
@@ -589,7 +596,7 @@ def _flops_rate_cell(row: Efficiency) -> str:
     return "-" if row.rate is None else short_amount(row.rate, "FLOP/s")
 
 
-def _speed(row: Efficiency) -> str:
+def _speed_cell(row: Efficiency) -> str:
     """Return the number of examples or tokens per second as text, or "-"."""
     return "-" if row.examples_per_second is None else number_text(row.examples_per_second)
 
@@ -597,7 +604,7 @@ def _speed(row: Efficiency) -> str:
 def _speed_note(row: Efficiency) -> str:
     """Return the speed behind the required rate as text, with "on each device" for several."""
     on_each = "" if row.world is UNSET else " on each device"
-    return f"at {speed(row)}{on_each}"
+    return f"at {speed_text(row)}{on_each}"
 
 
 def _peak_flops_cell(row: Efficiency) -> str:
@@ -611,9 +618,9 @@ def _peak_source_note(row: Efficiency) -> str:
     return f"{row.device}, dense {mean}{row.precision}" if row.device else f"{mean}given"
 
 
-def _mfu(row: Efficiency) -> str:
+def _mfu_cell(row: Efficiency) -> str:
     """Return the model FLOPs utilization (MFU) in percent, or "-"."""
-    return percent(row.ratio)
+    return percent_text(row.ratio)
 
 
 def _has_one_value(rows: tuple[Efficiency, ...], cell: Cell) -> bool:

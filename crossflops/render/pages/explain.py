@@ -77,25 +77,27 @@ def _convention_cause_text(convention: Convention, id: str) -> str:
     sentences = [_rule_text(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
-    return "; ".join([*_convention_traits(convention, id), *sentences])
+    return "; ".join([*_property_with_cause(convention, id), *sentences])
 
 
-def _convention_traits(convention: Convention, id: str) -> list[str]:
+def _property_with_cause(convention: Convention, id: str) -> list[str]:
     """Return a text (in a list) on the property of a convention with this cause; else []."""
     if convention.formula is not None:
         return []
     traits = {
         "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
         "control.dead-code": "counts work with unused results" if convention.counts_dead else "",
-        "scope.mode-forced-eval": "always in evaluation mode" if _evaluates(convention) else "",
+        "scope.mode-forced-eval": "always in evaluation mode"
+        if _always_runs_in_eval_mode(convention)
+        else "",
         "module.shared-parents": _multiplier_words(convention),
         convention.unseen: "work without a rule",
-        **_parameter_traits(convention.parameters),
+        **_parameter_rule_text_by_cause(convention.parameters),
     }
     return [traits[id]] if traits.get(id) else []
 
 
-def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
+def _parameter_rule_text_by_cause(rules: Parameters | None) -> dict[str, str]:
     """Return a text by cause: which parameters a tool leaves out or counts more than once."""
     if rules is None:
         return {}
@@ -118,7 +120,7 @@ def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
     return by_cause
 
 
-def _evaluates(convention: Convention) -> bool:
+def _always_runs_in_eval_mode(convention: Convention) -> bool:
     """Return whether a tool always runs the model in evaluation mode."""
     return convention.forces.get("training") is False
 
@@ -138,7 +140,8 @@ def _rule_text(rule: Rule) -> str:
     ...            targets=("aten.batch_norm.default",), amount=output_elements))
     'batch_norm: 2 x n(y)'
     """
-    return f"{', '.join([rule_subject(rule), *conditions(rule)])}: {rule_amount_words(rule)}"
+    parts = [rule_subject(rule), *rule_condition_texts(rule)]
+    return f"{', '.join(parts)}: {rule_amount_words(rule)}"
 
 
 # What a rule says, in words: whom it is about, under which conditions, and what it books.
@@ -186,11 +189,11 @@ def _drop_domain_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def rule_condition_texts(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Return the conditions of a rule as texts, without those on what it applies to.
 
     >>> from crossflops.rules.conditions import as_root, setting
-    >>> conditions(Rule(id="x", cause="bias.conv", level="module", kind="part",
+    >>> rule_condition_texts(Rule(id="x", cause="bias.conv", level="module", kind="part",
     ...                 where=(setting(bias=True), as_root(False))))
     ('bias=True', 'not as the whole model')
     """
@@ -287,12 +290,14 @@ def convention_page(convention: Convention) -> Page:
     known = frozenset(target for rule in core for target in rule.targets)
     blocks: list[Block] = [_convention_title(convention), *_convention_head(convention)]
     for rules in _rules_by_level(core):
-        blocks += _section("Multiply-accumulates: the first matching line applies", rules, known)
+        blocks += _rule_section(
+            "Multiply-accumulates: the first matching line applies", rules, known
+        )
     for rules in _rules_by_level(parts):
-        blocks += _section("Other amounts, added in the tool's own unit", rules, known)
-    blocks += _section("Work that the tool does not see, and why", unseen, known)
-    blocks += _section("When the tool fails", fails, known)
-    return Page((*blocks, *_legend(convention)))
+        blocks += _rule_section("Other amounts, added in the tool's own unit", rules, known)
+    blocks += _rule_section("Work that the tool does not see, and why", unseen, known)
+    blocks += _rule_section("When the tool fails", fails, known)
+    return Page((*blocks, *_formula_legend(convention)))
 
 
 def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> Page:
@@ -372,16 +377,16 @@ def _convention_head(convention: Convention) -> list[Block]:
         if convention.rules_add
         else "",
         _OF_STEPS[convention.step],
-        _parameter_rules(convention.parameters),
+        _parameter_rules_text(convention.parameters),
         f"source: {convention.source}" if convention.source else "",
     ]
     return [Text(text, " ") for text in texts if text]
 
 
-def _parameter_rules(rules: Parameters | None) -> str:
+def _parameter_rules_text(rules: Parameters | None) -> str:
     """Return a text on which parameters a tool counts, such as "parameters: each once".
 
-    >>> _parameter_rules(Parameters(trainable=True, reference="count.py"))
+    >>> _parameter_rules_text(Parameters(trainable=True, reference="count.py"))
     'parameters: each once, only trainable ones (count.py)'
     """
     if rules is None:
@@ -400,11 +405,11 @@ def _parameter_rules(rules: Parameters | None) -> str:
     return f"parameters: {', '.join(filter(None, words))} ({rules.reference})"
 
 
-def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[Block]:
+def _rule_section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[Block]:
     """Return a heading and a table of rules, with the conditions of all rules above it."""
     if not rules:
         return []
-    requested = [(*conditions(rule, known), *_rule_modifiers(rule)) for rule in rules]
+    requested = [(*rule_condition_texts(rule, known), *_rule_modifiers(rule)) for rule in rules]
     shared = [
         text
         for text in requested[0]
@@ -460,7 +465,7 @@ def _formula_name(formula: object) -> str:
     return str(getattr(formula, "__name__", formula))
 
 
-def _legend(convention: Convention) -> list[Block]:
+def _formula_legend(convention: Convention) -> list[Block]:
     """Return a table that explains the formulas in the rules of a convention; [] if none."""
     used = dict.fromkeys(
         formula

@@ -2,13 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Row,
+    Table,
+    Text,
+    Title,
+    number_columns,
+)
 from crossflops.report.efficiency import EfficiencyReport, PhaseEfficiency
 from crossflops.report.quantity import (
     count_with_noun,
-    duration,
     exact_amount,
-    percent,
+    percent_text,
+    seconds_to_text,
     short_amount,
 )
 
@@ -18,7 +27,7 @@ _UNKNOWN = "-"
 def generation_blocks(content: EfficiencyReport) -> list[Block]:
     """Return the blocks of a report with phases: tables, warnings, assumptions."""
     phases = content.phases or ()
-    blocks: list[Block] = [_title(content)]
+    blocks: list[Block] = [_generation_title(content)]
     for device in dict.fromkeys(row.device for row in phases):
         rows = [row for row in phases if row.device == device]
         blocks += [Heading(_device_heading(rows[0])), _phase_table(rows)]
@@ -28,7 +37,7 @@ def generation_blocks(content: EfficiencyReport) -> list[Block]:
     return [*blocks, Heading("Assumed"), *(Text(text, " - ") for text in assumed)]
 
 
-def _title(content: EfficiencyReport) -> Title:
+def _generation_title(content: EfficiencyReport) -> Title:
     """Return the title: the model, its requests, and the formats."""
     report, first = content.report, (content.phases or ())[0]
     parts = ["generated text" if report is None else report.name]
@@ -61,30 +70,32 @@ def _device_heading(first: PhaseEfficiency) -> str:
 def _phase_table(rows: Sequence[PhaseEfficiency]) -> Table:
     """Return the table of a device: lines of work, of the bound, and of what was measured."""
     lines = [
-        _line("tokens", rows, lambda row: exact_amount(row.tokens)),
-        _line("passes", rows, lambda row: exact_amount(row.passes)),
-        _line("FLOPs", rows, lambda row: short_amount(row.device_flops)),
-        _line("weights, bytes", rows, lambda row: short_amount(row.device_weight_bytes)),
-        _line("cache read, bytes", rows, lambda row: short_amount(row.device_cache_read)),
-        _line("cache written, bytes", rows, lambda row: short_amount(row.device_cache_written)),
+        _phase_line("tokens", rows, lambda row: exact_amount(row.tokens)),
+        _phase_line("passes", rows, lambda row: exact_amount(row.passes)),
+        _phase_line("FLOPs", rows, lambda row: short_amount(row.device_flops)),
+        _phase_line("weights, bytes", rows, lambda row: short_amount(row.device_weight_bytes)),
+        _phase_line("cache read, bytes", rows, lambda row: short_amount(row.device_cache_read)),
+        _phase_line(
+            "cache written, bytes", rows, lambda row: short_amount(row.device_cache_written)
+        ),
     ]
     if rows[0].byte_model == "unfused":
         lines.append(
-            _line(
+            _phase_line(
                 "other bytes of operators",
                 rows,
                 lambda row: short_amount(row.device_activation_bytes),
             )
         )
     lines += [
-        _line("bytes to move", rows, lambda row: short_amount(row.device_bytes)),
-        _line("FLOPs per byte", rows, lambda row: _number_cell(row.intensity)),
+        _phase_line("bytes to move", rows, lambda row: short_amount(row.device_bytes)),
+        _phase_line("FLOPs per byte", rows, lambda row: _number_cell(row.intensity)),
     ]
     if rows[0].bound is not None:
         lines += [
-            _line("bound", rows, lambda row: row.bound or _UNKNOWN),
-            _line("least time", rows, lambda row: _time_cell(row.bound_seconds)),
-            _line(
+            _phase_line("bound", rows, lambda row: row.bound or _UNKNOWN),
+            _phase_line("least time", rows, lambda row: _time_cell(row.bound_seconds)),
+            _phase_line(
                 "tokens/s at the bound",
                 rows,
                 lambda row: _number_cell(row.bound_tokens_per_second),
@@ -92,18 +103,20 @@ def _phase_table(rows: Sequence[PhaseEfficiency]) -> Table:
         ]
     if any(row.seconds is not None for row in rows):
         lines += [
-            _line("measured tokens/s", rows, lambda row: _number_cell(row.tokens_per_second)),
-            _line("measured time", rows, lambda row: _time_cell(row.seconds)),
-            _line("required FLOP/s", rows, lambda row: _rate(row.rate)),
-            _line("required bytes/s", rows, lambda row: _rate(row.byte_rate)),
-            _line("MFU", rows, lambda row: percent(row.mfu)),
-            _line("MBU", rows, lambda row: percent(row.mbu)),
+            _phase_line(
+                "measured tokens/s", rows, lambda row: _number_cell(row.tokens_per_second)
+            ),
+            _phase_line("measured time", rows, lambda row: _time_cell(row.seconds)),
+            _phase_line("required FLOP/s", rows, lambda row: _rate_cell(row.rate)),
+            _phase_line("required bytes/s", rows, lambda row: _rate_cell(row.byte_rate)),
+            _phase_line("MFU", rows, lambda row: percent_text(row.mfu)),
+            _phase_line("MBU", rows, lambda row: percent_text(row.mbu)),
         ]
     names = [row.phase for row in rows]
-    return Table(columns=(Column(head=""), *right(*names)), rows=tuple(lines), stub=1)
+    return Table(columns=(Column(head=""), *number_columns(*names)), rows=tuple(lines), stub=1)
 
 
-def _line(
+def _phase_line(
     name: str, rows: Sequence[PhaseEfficiency], cell: Callable[[PhaseEfficiency], str]
 ) -> Row:
     """Return a line of the table: a name, and a cell for each phase."""
@@ -111,12 +124,15 @@ def _line(
 
 
 def _number_cell(value: float | None) -> str:
+    """Return a number as text in four digits, or "-" if it is unknown."""
     return _UNKNOWN if value is None else f"{value:.4g}" if value < 1e4 else short_amount(value)
 
 
 def _time_cell(value: float | None) -> str:
-    return _UNKNOWN if value is None else duration(value)
+    """Return a time in seconds as text with its unit, or "-" if it is unknown."""
+    return _UNKNOWN if value is None else seconds_to_text(value)
 
 
-def _rate(value: float | None) -> str:
+def _rate_cell(value: float | None) -> str:
+    """Return a rate as text in four digits with a prefix, or "-" if it is unknown."""
     return _UNKNOWN if value is None else short_amount(value)

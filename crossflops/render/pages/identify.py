@@ -38,7 +38,7 @@ def identification_page(result: Identification) -> Page:
     if result.near:
         blocks.append(Heading("near: numbers without some causes"))
         blocks.append(_near_table(result.near[:_NEAR]))
-    return Page((*blocks, *_notes(result)))
+    return Page((*blocks, *_identification_notes(result)))
 
 
 def candidate_name(candidate: Candidate) -> str:
@@ -103,7 +103,7 @@ def _near_table(candidates: Sequence[Candidate]) -> Table:
     )
 
 
-def _notes(result: Identification) -> list[Block]:
+def _identification_notes(result: Identification) -> list[Block]:
     """Return notes on what was counted, what was not, and which tools gave no number."""
     notes: list[Block] = [Text(f"Counted: {'; '.join(result.tried)}.", " ", "dim")]
     if len(result.tried) == 1 and result.exact:

@@ -95,7 +95,7 @@ class Health(msgspec.Struct, frozen=True):
     formulas: tuple[FormulaRow, ...] = ()
 
 
-def inventory(content: ToolList) -> Page:
+def tool_list_page(content: ToolList) -> Page:
     """Return the page of `tools`: all tools, other interpreters, install commands."""
     title = Title(("Tools", "`count --as ID@EDITION` works without installing them"))
     tools = content.tools
@@ -104,12 +104,12 @@ def inventory(content: ToolList) -> Page:
             title,
             _tool_inventory_table(tools),
             *_other_interpreter_blocks(tools),
-            *_remedies(_tool_install_commands(tools)),
+            *_install_command_blocks(_tool_install_commands(tools)),
         )
     )
 
 
-def health(content: Health) -> Page:
+def health_page(content: Health) -> Page:
     """Return the page of `doctor`: packages, tools, replaced attributes, install commands."""
     rows = tuple(
         Row.from_cells(
@@ -134,7 +134,7 @@ def health(content: Health) -> Page:
         for component in content.components
         if component.install
     ]
-    remedies = _remedies([*missing, *_tool_install_commands(content.tools)])
+    remedies = _install_command_blocks([*missing, *_tool_install_commands(content.tools)])
     tools = (
         Heading("Tools"),
         _tool_inventory_table(content.tools),
@@ -183,7 +183,9 @@ def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Ta
         rows.append(Row.from_cells(head, ""))
         rows += [
             Row.from_cells(
-                f"  {patch.attribute}", _patch_state(patch), tone=_CHANGES.get(patch.state, "dim")
+                f"  {patch.attribute}",
+                _patch_state_text(patch),
+                tone=_CHANGES.get(patch.state, "dim"),
             )
             for patch in own
         ]
@@ -195,7 +197,7 @@ def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Ta
     return (Heading("Replaced attributes"), table, *left)
 
 
-def _patch_state(patch: PatchRow) -> str:
+def _patch_state_text(patch: PatchRow) -> str:
     """Return the state of a replaced attribute as text, with a message if there is one."""
     return f"{patch.state}: {patch.message}" if patch.message else patch.state
 
@@ -216,7 +218,7 @@ def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
                 ", ".join(tool.editions) or "-",
                 ", ".join(tool.verified) or "-",
                 tool.version or "-",
-                _state(tool),
+                _tool_state_text(tool),
                 tone=_TONES[tool.state],
             )
             for tool in tools
@@ -224,7 +226,7 @@ def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
     )
 
 
-def _state(tool: ToolRow) -> str:
+def _tool_state_text(tool: ToolRow) -> str:
     """Return the state of a tool as text, with the checked versions or a message."""
     if tool.state == "unverified" and tool.verified:
         return f"{tool.state}: checked with {', '.join(tool.verified)}"
@@ -246,7 +248,9 @@ def _tool_install_commands(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
     return [(tool.tool, tool.install) for tool in tools if tool.install]
 
 
-def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text | Command, ...]:
+def _install_command_blocks(
+    lacking: list[tuple[str, str]],
+) -> tuple[Heading | Text | Command, ...]:
     """Return install commands without repetitions, each with the names of what it installs."""
     names: dict[str, list[str]] = {}
     for name, install in lacking:

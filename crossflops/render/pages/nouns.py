@@ -24,7 +24,7 @@ from crossflops.render.pages.efficiency import efficiency_page
 from crossflops.render.pages.explain import cause_page, convention_page, matches_page
 from crossflops.render.pages.formulas import formula_checks_page
 from crossflops.render.pages.identify import identification_page
-from crossflops.render.pages.inventory import Health, ToolList, health, inventory
+from crossflops.render.pages.inventory import Health, ToolList, health_page, tool_list_page
 from crossflops.render.pages.llm import formula_blocks, formula_page
 from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import ComparisonView
@@ -47,7 +47,7 @@ from crossflops.report.report import Report
 from crossflops.report.sweep import Sweep
 from crossflops.rules.rule import Convention
 
-Noun: TypeAlias = (
+ShowableResult: TypeAlias = (
     Report
     | ReportTable
     | ComparisonView
@@ -76,7 +76,7 @@ Noun: TypeAlias = (
 )
 
 
-def content_page(content: Noun, unit: Unit = "macs") -> Page:
+def content_page(content: ShowableResult, unit: Unit = "macs") -> Page:
     """Return the page of a result of any kind: report, bench, profile, cause, device, ..."""
     match content:
         case Page():
@@ -90,11 +90,11 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
         case Convention():
             return convention_page(content)
         case ToolList():
-            return inventory(content)
+            return tool_list_page(content)
         case FormulaChecks():
             return formula_checks_page(content)
         case Health():
-            return health(content)
+            return health_page(content)
         case BenchView():
             return bench_page(content.bench, content.top)
         case Bench():

@@ -3,7 +3,7 @@
 from decimal import Context, Decimal
 
 from crossflops.ir.profile import Amount
-from crossflops.render.page import Column, Page, Row, Table, Text, right
+from crossflops.render.page import Column, Page, Row, Table, Text, number_columns
 from crossflops.report.papers import PaperTable
 from crossflops.report.quantity import count_with_noun
 
@@ -39,18 +39,21 @@ def paper_page(table: PaperTable) -> Page:
     shown = (
         Row.from_cells(
             str(target),
-            *(_column_figure(c, s, table.digits) for c, s in zip(counts, steps, strict=True)),
+            *(
+                _number_text_without_power(c, s, table.digits)
+                for c, s in zip(counts, steps, strict=True)
+            ),
             *([time] if table.latency else ()),
         )
         for (target, *counts), time in zip(rows, times, strict=True)
     )
-    timed = right("latency (ms)") if table.latency else ()
-    columns_shown = (Column(head="model"), *right(*titles), *timed)
+    timed = number_columns("latency (ms)") if table.latency else ()
+    columns_shown = (Column(head="model"), *number_columns(*titles), *timed)
     block = Table(columns=columns_shown, rows=tuple(shown), stub=1)
-    return Page((block, *(Text(sentence) for sentence in footnotes(table))))
+    return Page((block, *(Text(sentence) for sentence in table_footnotes(table))))
 
 
-def footnotes(table: PaperTable) -> list[str]:
+def table_footnotes(table: PaperTable) -> list[str]:
     """Return sentences on how the models of a table were counted, with their caveats."""
     version = table.made_with.get("crossflops", "")
     sentences = [
@@ -90,11 +93,11 @@ def _column_prefix_power(column: tuple[str | Amount, ...]) -> int:
     return min((len(str(largest)) - 1) // 3, len(_PREFIXES) - 1)
 
 
-def _column_figure(count: str | Amount, step: int, digits: int) -> str:
+def _number_text_without_power(count: str | Amount, step: int, digits: int) -> str:
     """Return count / 1000**step as text with this number of significant digits.
 
     >>> cells = (4133742592, 3), (57, 0), (999960, 1), ("", 3)
-    >>> tuple(_column_figure(value, power, 4) for value, power in cells)
+    >>> tuple(_number_text_without_power(value, power, 4) for value, power in cells)
     ('4.134', '57', '1000', '-')
     """
     if isinstance(count, str):

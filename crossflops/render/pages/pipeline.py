@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text, right
+from crossflops.render.page import Block, Column, Heading, Row, Table, Text, number_columns
 from crossflops.report.quantity import exact_amount, percent_share, short_amount
 from crossflops.report.report import PipelinePart
 
@@ -20,7 +20,7 @@ def pipeline_blocks(parts: Sequence[PipelinePart], unit: str) -> list[Block]:
     name = "FLOPs" if unit == "flops" else "MACs"
     columns = (
         Column(head="part", flows=True),
-        *right("runs", f"{name} of a run", f"{name} of all"),
+        *number_columns("runs", f"{name} of a run", f"{name} of all"),
         Column(head="share", right=True, spare=2),
         Column(head="parameters", right=True, spare=1),
     )

@@ -4,13 +4,23 @@ from collections.abc import Iterable
 from fractions import Fraction
 from math import isfinite
 from re import split, sub
+from typing import NamedTuple
 
 import msgspec
 
 from crossflops.causes import find_cause
 from crossflops.errors import UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Tone, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Row,
+    Table,
+    Text,
+    Tone,
+    number_columns,
+)
 from crossflops.report.quantity import (
     amount_with_sign,
     count_with_noun,
@@ -22,7 +32,7 @@ from crossflops.report.report import Report
 TOP = 5
 SAME = "="
 MODEL = "(the model itself)"
-Own = dict[str, Fraction]
+MacsByModule = dict[str, Fraction]
 
 
 class ComparisonView(msgspec.Struct, frozen=True):
@@ -32,14 +42,22 @@ class ComparisonView(msgspec.Struct, frozen=True):
     top: int
 
 
-class Distances(msgspec.Struct, frozen=True):
+class ToolDifferenceColumns(NamedTuple):
+    """Columns of a table, one for all tools with the same differences from the native MACs."""
+
+    differences: list[MacsByModule]
+    heads: list[str]
+    notes: list[str]
+
+
+class ModuleDifferences(msgspec.Struct, frozen=True):
     """Native MACs by module path, and by tool the difference to them; both without submodules."""
 
     native: dict[str, int]
-    tools: dict[str, Own]
+    tools: dict[str, MacsByModule]
 
     @property
-    def spread(self) -> dict[str, Fraction]:
+    def largest_by_module(self) -> dict[str, Fraction]:
         """By module path, the largest difference in MACs between two tools, or to native."""
         spread = {}
         for path in self.native:
@@ -48,7 +66,7 @@ class Distances(msgspec.Struct, frozen=True):
         return spread
 
 
-def module_distances(report: Report) -> Distances:
+def module_differences(report: Report) -> ModuleDifferences:
     """Return by module path the native MACs, and each tool's difference, without submodules."""
     accounts = [
         account
@@ -58,78 +76,87 @@ def module_distances(report: Report) -> Distances:
     native: dict[str, int] = {}
     for account in accounts:
         native |= {row.path: row.ours for row in account.by_path}
-    parents = {path: _parent(path, native) for path in native}
-    return Distances(
+    parents = {path: _nearest_known_ancestor(path, native) for path in native}
+    return ModuleDifferences(
         native={path: int(n) for path, n in _amounts_without_children(native, parents).items()},
         tools={
-            account.tool: _amounts_without_children(_account_distances(account), parents)
+            account.tool: _amounts_without_children(
+                _tool_differences_from_native(account), parents
+            )
             for account in accounts
         },
     )
 
 
-def disagreement(report: Report, top: int = TOP) -> list[Block]:
+def largest_disagreement_blocks(report: Report, top: int = TOP) -> list[Block]:
     """Return the table of the modules on which tools differ most; [] if there is none.
 
     Modules whose paths differ in numbers alone, and that are counted alike, are one row.
     """
-    enclosing = module_distances(report)
-    groups = _distance_path_groups(enclosing)
+    differences = module_differences(report)
+    groups = _similar_module_groups(differences)
     shown = groups[:top]
-    if not shown or len(enclosing.tools) < 2:
+    if not shown or len(differences.tools) < 2:
         return []
-    columns, heads, notes = _distance_columns(enclosing, [paths[0] for paths in shown])
+    columns = _tool_difference_columns(differences, [paths[0] for paths in shown])
     rows = tuple(
         Row.from_cells(
-            path_with_stars(paths),
+            common_path_pattern(paths),
             exact_amount(len(paths)),
-            short_amount(enclosing.native[paths[0]]),
-            *(_distance_text(gaps.get(paths[0], Fraction(0))) for gaps in columns),
+            short_amount(differences.native[paths[0]]),
+            *(
+                _difference_mark_text(gaps.get(paths[0], Fraction(0)))
+                for gaps in columns.differences
+            ),
         )
         for paths in shown
     )
     table = Table(
         columns=(
             Column(head="module", flows=True),
-            *right("times", "native"),
-            *(Column(head=head, right=True) for head in heads),
+            *number_columns("times", "native"),
+            *(Column(head=head, right=True) for head in columns.heads),
         ),
         rows=rows,
         stub=3,
     )
     rest = sum(map(len, groups[top:]))
+    notes = [*columns.notes]
     notes += [f"and {count_with_noun(rest, 'module')} more with a difference"] if rest else []
     head = "Where tools disagree most: MACs of one such module, next to native"
     return [Heading(head), table, *(Text(note, "   ", "dim") for note in notes)]
 
 
-def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
+def _similar_module_groups(differences: ModuleDifferences) -> list[list[str]]:
     """Return groups of similar module paths with equal differences, largest difference first."""
-    spread = enclosing.spread
+    spread = differences.largest_by_module
     kinds: dict[tuple[object, ...], list[str]] = {}
-    for path in (path for path in enclosing.native if spread[path]):
-        values = (enclosing.native[path], *(gaps.get(path) for gaps in enclosing.tools.values()))
-        kinds.setdefault((pattern(path), *values), []).append(path)
+    for path in (path for path in differences.native if spread[path]):
+        values = (
+            differences.native[path],
+            *(gaps.get(path) for gaps in differences.tools.values()),
+        )
+        kinds.setdefault((numbers_to_stars(path), *values), []).append(path)
     return sorted(kinds.values(), key=lambda paths: -spread[paths[0]] * len(paths))
 
 
-def pattern(path: str) -> str:
+def numbers_to_stars(path: str) -> str:
     """Return a module path with each number replaced by "*"."""
     return sub(r"\d+", "*", path)
 
 
-def path_with_stars(paths: list[str]) -> str:
+def common_path_pattern(paths: list[str]) -> str:
     """Return one path for several similar ones, with "*" for the numbers that differ."""
     parts = zip(*(split(r"(\d+)", path) for path in paths), strict=True)
     return "".join(words[0] if len(set(words)) == 1 else "*" for words in parts) or MODEL
 
 
-def _distance_columns(
-    enclosing: Distances, shown: list[str]
-) -> tuple[list[Own], list[str], list[str]]:
+def _tool_difference_columns(
+    differences: ModuleDifferences, shown: list[str]
+) -> ToolDifferenceColumns:
     """Return one column of differences for all tools with equal ones, their heads, and notes."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
-    for tool, gaps in enclosing.tools.items():
+    for tool, gaps in differences.tools.items():
         same.setdefault(tuple(gaps.get(path, Fraction(0)) for path in shown), []).append(tool)
     similar = [tool for values, tools in same.items() if not any(values) for tool in tools]
     other = [tools for values, tools in same.items() if any(values)]
@@ -143,10 +170,11 @@ def _distance_columns(
         if len(similar) > 1
     ]
     notes += [f"{SAME} in all of these: {', '.join(similar)}"] if similar else []
-    return [enclosing.tools[tools[0]] for tools in other], heads, notes
+    shared = [differences.tools[tools[0]] for tools in other]
+    return ToolDifferenceColumns(shared, heads, notes)
 
 
-def _account_distances(account: Reconciliation) -> Own:
+def _tool_differences_from_native(account: Reconciliation) -> MacsByModule:
     """Return by module path a tool's MACs minus the native MACs."""
     return {row.path: _tool_macs_at_path(row, account) - row.ours for row in account.by_path}
 
@@ -157,7 +185,7 @@ def _tool_macs_at_path(row: PathRow, account: Reconciliation) -> Fraction:
     return Fraction(other) / (account.unit or 1)
 
 
-def _parent(path: str, known: Iterable[str]) -> str | None:
+def _nearest_known_ancestor(path: str, known: Iterable[str]) -> str | None:
     """Return the nearest enclosing module of `path` among the known paths, or None."""
     while path:
         path = path.rpartition(".")[0]
@@ -167,8 +195,8 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
 
 
 def _amounts_without_children(
-    counts: "dict[str, int] | Own", parents: dict[str, str | None]
-) -> Own:
+    counts: "dict[str, int] | MacsByModule", parents: dict[str, str | None]
+) -> MacsByModule:
     """Return by module path its amount minus the amounts of its children."""
     rest = {path: Fraction(amount) for path, amount in counts.items()}
     for path, amount in counts.items():
@@ -178,7 +206,7 @@ def _amounts_without_children(
     return rest
 
 
-def _distance_text(amount: Fraction) -> str:
+def _difference_mark_text(amount: Fraction) -> str:
     """Return an amount of MACs as text with its sign, or the mark for no difference."""
     if not amount:
         return SAME
@@ -204,7 +232,7 @@ def first_calls_text(calls: tuple[str, ...]) -> str:
     return ", ".join([*calls[:NAMED], *([f"and {rest} more"] if rest > 0 else [])])
 
 
-def explanations(account: Reconciliation) -> Table:
+def explanation_table(account: Reconciliation) -> Table:
     """Return a table of the causes from the native count to a tool's number, and the residual."""
     tone: Tone = "bad" if account.residual else "good"
     rows = [_explanation_row(reason) for reason in account.explanations]

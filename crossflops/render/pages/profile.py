@@ -5,7 +5,17 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import UnsetType
 
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    number_columns,
+)
 from crossflops.report.profile import (
     BesideProfile,
     ClassesAtDepth,
@@ -19,14 +29,14 @@ from crossflops.report.profile import (
 from crossflops.report.quantity import (
     amount_with_sign,
     command_line_shape,
-    duration,
     exact_amount,
-    percent,
     percent_change,
     percent_share,
-    release,
+    percent_text,
+    seconds_to_text,
     short_amount,
     short_count_with_noun,
+    version_without_suffix,
 )
 
 ALL = ShownDepth()
@@ -47,7 +57,7 @@ def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
         block for row in content.conventions for block in _convention_section_blocks(content, row)
     ]
     if content.ranks is not None:
-        blocks += _ranks(content.ranks)
+        blocks += _rank_blocks(content.ranks)
     rows = [row for row in content.modules if choice.depth < 0 or row.depth <= choice.depth]
     if rows:
         blocks += [Heading("Top modules by depth"), _top_classes_table(content, rows, choice.top)]
@@ -99,13 +109,13 @@ def _profile_summary_table(content: TrainingProfile) -> Table:
     if content.watched is not None and content.rest is not None:
         rows.append(Row.from_cells("the rest", "", "", _time_text(content.rest), "", ""))
     flops = work.forward_flops + (content.backward_flops if content.has_backward else 0)
-    flops += sum(_flops_of(row) for row in content.beside)
+    flops += sum(_extra_module_flops(row) for row in content.beside)
     rows.append(
         _profile_phase_row(content, f"iteration{again}", content.step_macs, flops, content.seconds)
     )
     for word, value in _profile_figures(content):
         rows.append(Row.from_cells(word, "", "", value, "", ""))
-    heads = right("MACs", "FLOPs", "time", "rate", "of peak")
+    heads = number_columns("MACs", "FLOPs", "time", "rate", "of peak")
     return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
 
 
@@ -121,7 +131,7 @@ def _profile_phase_row(
         short_amount(flops),
         _time_text(seconds),
         written,
-        percent(content.of_peak(rate)),
+        percent_text(content.of_peak(rate)),
     )
 
 
@@ -137,29 +147,29 @@ def _extra_module_row(row: BesideProfile) -> Row:
     return Row.from_cells(
         name,
         short_amount(macs),
-        short_amount(_flops_of(row)),
+        short_amount(_extra_module_flops(row)),
         _time_text(row.seconds),
         written,
         "",
     )
 
 
-def _flops_of(row: BesideProfile) -> int:
+def _extra_module_flops(row: BesideProfile) -> int:
     """Return the FLOPs of training a module outside the model, or 0 if it is not trained."""
     return row.training.flops if row.training is not None else 0
 
 
 def _time_text(seconds: float | None) -> str:
     """Return a time as text with its unit, or "-" if it is unknown."""
-    return "-" if seconds is None else duration(seconds)
+    return "-" if seconds is None else seconds_to_text(seconds)
 
 
 def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
     """Yield (name, value) pairs of a profile: MFU, HFU, speed, parameter and activation bytes."""
     memory = content.memory
     if content.mfu is not None:
-        yield "MFU", percent(content.mfu)
-        yield "HFU", percent(content.hfu)
+        yield "MFU", percent_text(content.mfu)
+        yield "HFU", percent_text(content.hfu)
     if content.examples_per_second is not None:
         yield "samples/s", f"{content.examples_per_second:.4g}"
     if content.world_size > 1:
@@ -175,7 +185,7 @@ def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
 # The same step in all processes.
 
 
-def _ranks(ranks: Ranks) -> list[Block]:
+def _rank_blocks(ranks: Ranks) -> list[Block]:
     """Return a table of the processes (ranks) of a step: samples, MACs, times, slowdown."""
     fastest = min((step.seconds for step in ranks.steps if step.seconds), default=None)
     rows = []
@@ -190,7 +200,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
             "-" if slower is None else f"{slower:.2f} x",
         )
         rows.append(Row(cells, "bad" if slower is not None and slower > _STRAGGLES else ""))
-    heads = right("samples", "MACs", "forward", "backward", "iteration", "of the fastest")
+    heads = number_columns("samples", "MACs", "forward", "backward", "iteration", "of the fastest")
     table = Table(columns=(Column(head="rank", right=True), *heads), rows=tuple(rows))
     blocks: list[Block] = [Heading("Processes"), table]
     if ranks.sharing > 1:
@@ -230,12 +240,12 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
             "-" if value is None else short_amount(value, "FLOP/s") for value in (rate, native)
         )
         lines.append(Row.from_cells(word, *cells, *rates))
-    heads = right("MACs", "FLOPs", "time", "its rate", "native rate")
+    heads = number_columns("MACs", "FLOPs", "time", "its rate", "native rate")
     if isinstance(row.printed, UnsetType):
         name = f"{row.tool}@{row.edition}"
         title = f"By the convention {name}: {short_amount(row.macs, 'MACs')}"
     else:
-        name = f"{row.tool} {release(row.edition)}"
+        name = f"{row.tool} {version_without_suffix(row.edition)}"
         title = f"{name} printed {exact_amount(row.printed)}: {short_amount(row.macs, 'MACs')}"
     blocks: list[Block] = [
         Heading(title),
@@ -281,7 +291,7 @@ def _top_classes_table(content: TrainingProfile, rows: Iterable[ModuleProfile], 
                     (row.class_, short_amount(row.macs))
                     for row in _largest_classes(classes, "macs", top)
                 ),
-                _name_value_text((row.class_, duration(row.seconds)) for row in by_time),
+                _name_value_text((row.class_, seconds_to_text(row.seconds)) for row in by_time),
             )
         )
     columns = (
@@ -316,11 +326,11 @@ def _module_tree_table(content: TrainingProfile, rows: Iterable[ModuleProfile]) 
         Column(head="module", flows=True),
         Column(head="class", spare=4, flows=True),
         Column(head="params", right=True, spare=2),
-        *right("MACs", "share"),
+        *number_columns("MACs", "share"),
         Column(head="bytes", right=True, spare=3),
-        *right("forward", "share", "backward"),
+        *number_columns("forward", "share", "backward"),
         Column(head="share", right=True, spare=1),
-        *right("rate"),
+        *number_columns("rate"),
         Column(head="of peak", right=True, spare=1),
     )
     return Table(columns=columns, rows=tuple(_profile_module_row(content, row) for row in rows))
@@ -344,6 +354,6 @@ def _profile_module_row(content: TrainingProfile, row: ModuleProfile) -> Row:
         _time_text(backward),
         percent_share(backward, model.backward_seconds or 0) if backward is not None else "-",
         "-" if not rate else short_amount(rate, "FLOP/s"),
-        percent(of_peak) if of_peak else "-",
+        percent_text(of_peak) if of_peak else "-",
     )
     return Row(cells, "bad" if (of_peak or 0) > 1 else "")

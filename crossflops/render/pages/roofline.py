@@ -6,10 +6,10 @@ from crossflops.ir.roofline import KindBound, NodeBound, Roofline, StepBound
 from crossflops.render.page import Block, Column, Figure, Heading, Row, Table, Text
 from crossflops.report.quantity import (
     count_with_noun,
-    duration,
     exact_amount,
-    percent,
     percent_share,
+    percent_text,
+    seconds_to_text,
     short_amount,
 )
 
@@ -20,7 +20,7 @@ LEAST = 0.0005  # kinds of a smaller share of the time are not worth a row of th
 _MARK = " <- cache"  # a kind that reads a cache
 
 
-def alternatives(roof: Roofline) -> Table:
+def what_if_table(roof: Roofline) -> Table:
     """Return a table of a step as it is, and with each change of --what-if."""
     heads = ("what if", "a step", "examples/s", "bytes", "intensity", "ridge", "bound")
     return Table(
@@ -28,8 +28,8 @@ def alternatives(roof: Roofline) -> Table:
         rows=tuple(
             Row.from_cells(
                 step.label,
-                duration(step.shortest),
-                pace(step.examples / step.shortest),
+                seconds_to_text(step.shortest_seconds),
+                examples_per_second_text(step.examples / step.shortest_seconds),
                 short_amount(step.bytes, "B"),
                 flops_per_byte_text(step.intensity),
                 flops_per_byte_text(step.ridge),
@@ -44,7 +44,9 @@ def node_kind_table(roof: Roofline) -> Table:
     """Return a table of nodes by kind, slowest first: shares of work, bytes and time."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(kind for kind in roof.kinds if kind.seconds)
-    first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
+    first = tuple(
+        kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest_seconds
+    )
     rest = timed[len(first) :]
     rows = [_node_kind_row(roof, kind.kind, (kind,)) for kind in first]
     if rest:
@@ -67,7 +69,7 @@ def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> R
         exact_amount(sum(kind.nodes for kind in kinds)),
         _roofline_percent(work, roof.step.work),
         _roofline_percent(moved, roof.step.bytes),
-        _roofline_percent(sum(kind.seconds for kind in kinds), roof.step.shortest),
+        _roofline_percent(sum(kind.seconds for kind in kinds), roof.step.shortest_seconds),
         flops_per_byte_text(work / moved if moved and work else None),
         ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
     )
@@ -84,9 +86,9 @@ def roofline_kernel_table(roof: Roofline) -> Table:
                 kernel.kernel,
                 flops_per_byte_text(kernel.intensity),
                 short_amount(kernel.rate, "FLOP/s") if kernel.work else "-",
-                duration(kernel.measured),
-                duration(kernel.seconds),
-                percent(kernel.efficiency),
+                seconds_to_text(kernel.measured),
+                seconds_to_text(kernel.seconds),
+                percent_text(kernel.efficiency),
                 tone="bad" if kernel.efficiency > 1 else "",
             )
             for kernel in worst
@@ -115,7 +117,7 @@ def _roofline_node_row(node: NodeBound) -> Row:
     return Row.from_cells(node.node, node.op, node.precision, *figures, node.bound)
 
 
-def pace(value: float) -> str:
+def examples_per_second_text(value: float) -> str:
     """Return a number of examples per second as text, with four digits below 1000."""
     if value >= 1e6:
         return short_amount(value)
@@ -141,15 +143,15 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
         return ()
     first = roofs[0]
     if len(roofs) > 1:
-        return (_heading(first, "Rooflines"), _roofline_device_table(roofs))
+        return (_roofline_heading(first, "Rooflines"), _roofline_device_table(roofs))
     blocks: list[Block] = [
-        _heading(first, f"Roofline of {first.device}"),
+        _roofline_heading(first, f"Roofline of {first.device}"),
         Figure("roofline", first),
         Table(columns=_VALUES, rows=tuple(_roofline_summary_rows(first)), bare=True),
         Text(roofline_verdict(first), " ", "warn" if first.step.bound == "memory" else ""),
     ]
     if first.what_if:
-        blocks.append(alternatives(first))
+        blocks.append(what_if_table(first))
     if first.kinds:
         blocks.append(node_kind_table(first))
     if first.kernels:
@@ -159,7 +161,7 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _heading(roof: Roofline, name: str) -> Heading:
+def _roofline_heading(roof: Roofline, name: str) -> Heading:
     """Return the heading of a roofline: `name`, its byte model and its formula."""
     return Heading(f"{name}, bytes {roof.byte_model}: {roof.formula}")
 
@@ -175,8 +177,8 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
                 flops_per_byte_text(roof.step.intensity),
                 flops_per_byte_text(roof.step.ridge),
                 short_amount(roof.step.attainable, "FLOP/s"),
-                pace(roof.step.examples / roof.step.shortest),
-                percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
+                examples_per_second_text(roof.step.examples / roof.step.shortest_seconds),
+                percent_text(roof.achieved.roofline_efficiency) if roof.achieved else "-",
                 roof.step.bound,
             )
             for roof in roofs
@@ -191,14 +193,15 @@ def roofline_verdict(roof: Roofline) -> str:
         return "No bytes are moved: compute-bound"
     if step.bound == "compute":
         config = f"{step.intensity / step.ridge:.3g} x above the ridge"
-        return f"COMPUTE-BOUND: {intensity(step.intensity)} is {config}"
+        return f"COMPUTE-BOUND: {intensity_text(step.intensity)} is {config}"
     if not step.work:
         return "MEMORY-BOUND: no FLOPs, only data movement"
     config = f"{step.ridge / step.intensity:.3g} x below the ridge"
-    return f"MEMORY-BOUND: {intensity(step.intensity)} is {config}{_any_batch(roof)}"
+    batch = _compute_bound_batch_text(roof)
+    return f"MEMORY-BOUND: {intensity_text(step.intensity)} is {config}{batch}"
 
 
-def _any_batch(roof: Roofline) -> str:
+def _compute_bound_batch_text(roof: Roofline) -> str:
     """Return a text on the batch size that makes the model compute-bound, if known; else ""."""
     limit, batch = roof.intensity_limit, roof.compute_from
     if limit is None and batch is None:
@@ -216,19 +219,29 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
     examples = count_with_noun(step.examples, "example")
     yield Row.from_cells("work", short_amount(step.work, "FLOPs"), f"a step of {examples}")
     yield Row.from_cells("bytes", short_amount(step.bytes, "B"), _byte_parts_note(step))
-    yield Row.from_cells("intensity", intensity(step.intensity), "work / bytes")
-    yield Row.from_cells("ridge", intensity(step.ridge), _ridge(step))
+    yield Row.from_cells("intensity", intensity_text(step.intensity), "work / bytes")
+    yield Row.from_cells("ridge", intensity_text(step.ridge), _ridge_quotient_text(step))
     part = percent_share(step.attainable, step.peak)
     yield Row.from_cells(
         "attainable", short_amount(step.attainable, "FLOP/s"), f"{part} of the peak"
     )
-    rate = f"{pace(step.examples / step.shortest)} examples/s" if step.shortest else "no work"
-    yield Row.from_cells("shortest", duration(step.shortest), f"{rate}{_overlap_time_note(step)}")
+    rate = (
+        f"{examples_per_second_text(step.examples / step.shortest_seconds)} examples/s"
+        if step.shortest_seconds
+        else "no work"
+    )
+    yield Row.from_cells(
+        "shortest", seconds_to_text(step.shortest_seconds), f"{rate}{_overlap_time_note(step)}"
+    )
     if took is not None:
-        measured = f"{pace(step.examples / took.seconds)} examples/s" if took.seconds else ""
-        yield Row.from_cells("measured", duration(took.seconds), measured)
+        measured = (
+            f"{examples_per_second_text(step.examples / took.seconds)} examples/s"
+            if took.seconds
+            else ""
+        )
+        yield Row.from_cells("measured", seconds_to_text(took.seconds), measured)
         yield Row.from_cells(
-            "of the roofline", percent(took.roofline_efficiency), _limit_shares_text(roof)
+            "of the roofline", percent_text(took.roofline_efficiency), _mfu_and_mbu_text(roof)
         )
     if step.joules is not None:
         of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""
@@ -246,7 +259,7 @@ def _byte_parts_note(step: StepBound) -> str:
     return ", ".join(f"{name} {short_amount(value, 'B')}" for name, value in known if value)
 
 
-def _ridge(step: StepBound) -> str:
+def _ridge_quotient_text(step: StepBound) -> str:
     """Return the ridge as text, as a quotient of peak (FLOP/s) and bandwidth (B/s)."""
     return f"{short_amount(step.peak, 'FLOP/s')} / {short_amount(step.bandwidth, 'B/s')}"
 
@@ -255,23 +268,27 @@ def _overlap_time_note(step: StepBound) -> str:
     """Return a note on how the shortest time adds up, and the time if all nodes overlap."""
     if step.seconds is None:
         return "; the model as a whole"
-    return f"; nodes run one after the other, {duration(step.whole_seconds)} if all overlapped"
+    return (
+        f"; nodes run one after the other, {seconds_to_text(step.whole_seconds)} if all overlapped"
+    )
 
 
-def _limit_shares_text(roof: Roofline) -> str:
+def _mfu_and_mbu_text(roof: Roofline) -> str:
     """Return the measured run in percent of the limits as text: MFU and MBU; "" if not run."""
     took, step = roof.achieved, roof.step
     if took is None:
         return ""
     achieved = short_amount(step.work / took.seconds, "FLOP/s")
     moved = short_amount(step.bytes / took.seconds, "B/s")
-    memory = f"MBU {percent(took.mbu)} ({moved})"
-    compute = f"MFU {percent(took.mfu)} ({achieved})"
-    together = "" if step.seconds is None else f"; as a whole {percent(took.whole_efficiency)}"
+    memory = f"MBU {percent_text(took.mbu)} ({moved})"
+    compute = f"MFU {percent_text(took.mfu)} ({achieved})"
+    together = (
+        "" if step.seconds is None else f"; as a whole {percent_text(took.whole_efficiency)}"
+    )
     order = (compute, memory) if step.bound == "compute" else (memory, compute)
     return f"shortest / measured{together}; {', '.join(order)}"
 
 
-def intensity(value: float | None) -> str:
+def intensity_text(value: float | None) -> str:
     """Return an intensity as text with its unit, FLOP/B, or "-"."""
     return "-" if value is None else f"{flops_per_byte_text(value)} FLOP/B"

@@ -25,7 +25,7 @@ from crossflops.render.page import (
     Table,
     Text,
     Title,
-    right,
+    number_columns,
     text_columns,
 )
 from crossflops.report.quantity import (
@@ -58,7 +58,7 @@ def model_title(report: Report) -> Title:
         report.name,
         short_count_with_noun(totals.params, "parameter"),
         *input_descriptions(report.model.inputs),
-        *_setting_parts(report.setting),
+        *_unusual_setting_words(report.setting),
         *([f"sizes from a run of {run.runtime}"] if isinstance(run, Run) and run.runtime else []),
         short_amount(totals.macs, "MACs"),
         f"{short_amount(totals.flops, 'FLOPs')} (native, {totals_exactness(report)})",
@@ -99,7 +99,7 @@ def _module_title(module: ModuleRow, report: Report) -> Title:
             module.class_,
             short_count_with_noun(module.params, "parameter"),
             *input_descriptions(report.model.inputs),
-            *_setting_parts(report.setting),
+            *_unusual_setting_words(report.setting),
             short_amount(module.macs, "MACs"),
             f"{short_amount(module.flops, 'FLOPs')} (native, {totals_exactness(report)})",
         )
@@ -122,7 +122,7 @@ def input_descriptions(provided: tuple[InputInfo, ...]) -> list[str]:
     return [f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}" for spec in provided]
 
 
-def _setting_parts(setting: object) -> list[str]:
+def _unusual_setting_words(setting: object) -> list[str]:
     """Return words for a setting that is not CPU, evaluation mode and with gradients."""
     if not isinstance(setting, Setting):
         return []
@@ -142,7 +142,7 @@ _FORMULA_KINDS = (
 )
 
 
-def formulas(report: Report) -> list[Block]:
+def total_polynomial_blocks(report: Report) -> list[Block]:
     """Return blocks with the totals as polynomials in named dimensions; [] if there are none."""
     polynomials = report.formulas
     if not isinstance(polynomials, Formulas):
@@ -207,7 +207,11 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
     """Return the page of a count: totals, operators, uncounted nodes, conventions."""
     blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
-        blocks += [*formulas(report), *_workload(report), *_parts(report, unit)]
+        blocks += [
+            *total_polynomial_blocks(report),
+            *_report_workload_blocks(report),
+            *_pipeline_part_blocks(report, unit),
+        ]
         blocks.append(_report_totals_table(report))
     blocks.append(Heading("Operators"))
     blocks += [
@@ -230,7 +234,7 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
     )
 
 
-def _workload(report: Report) -> list[Block]:
+def _report_workload_blocks(report: Report) -> list[Block]:
     """Return the blocks of a language model's workload; [] if the report has none."""
     if not isinstance(report.workload, Workload):
         return []
@@ -239,7 +243,7 @@ def _workload(report: Report) -> list[Block]:
     return workload_blocks(report.workload)
 
 
-def _parts(report: Report, unit: Unit) -> list[Block]:
+def _pipeline_part_blocks(report: Report, unit: Unit) -> list[Block]:
     """Return the blocks of a pipeline's parts; [] if the report is not of one."""
     if isinstance(report.parts, UnsetType):
         return []
@@ -300,14 +304,14 @@ def custom_operator_blocks(report: Report) -> list[Block]:
             exact_amount(row.calls),
             exact_amount(row.macs),
             exact_amount(row.flops),
-            _count_source(row),
+            _operator_count_source(row),
             tone="" if row.exactness == "exact" else "warn",
         )
         for row in report.custom_operators
     ]
     columns = (
         Column(head="operator"),
-        *right("calls", "MACs", "FLOPs"),
+        *number_columns("calls", "MACs", "FLOPs"),
         Column(head="counted by", flows=True),
     )
     return [
@@ -316,12 +320,12 @@ def custom_operator_blocks(report: Report) -> list[Block]:
     ]
 
 
-def _count_source(row: CustomOperatorRow) -> str:
+def _operator_count_source(row: CustomOperatorRow) -> str:
     """Return a text on what counted a custom operator: its body, or a formula and its origin."""
     if row.by == "body":
         text = f"its body, run on {row.run} tensors"
     else:
-        text = f"formula {row.formula}"
+        text = f"formula {row.formula}" + (f" for {row.pattern}" if row.pattern else "")
         if isinstance(row.origin, FormulaOrigin):
             digest = row.origin.digest[:DIGEST_DIGITS]
             text += f" of {row.origin}, sha256 {digest}"
@@ -351,7 +355,7 @@ def training_step_blocks(report: Report) -> list[Block]:
         for name, part in _PARTS
     ]
     total = Row.from_cells("a training step", exact_amount(step.macs), exact_amount(step.flops))
-    columns = (Column(head="part"), *right("MACs", "FLOPs"))
+    columns = (Column(head="part"), *number_columns("MACs", "FLOPs"))
     by_tokens = (
         [Row.from_cells("6 N D", exact_amount(step.six_n_d_macs))] if step.six_n_d_macs else []
     )
@@ -373,7 +377,7 @@ def training_step_blocks(report: Report) -> list[Block]:
         Table(columns=columns, rows=(*parts, total)),
         *_optimizer_step_blocks(step),
         Heading("The rule of thumb"),
-        Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
+        Table(columns=(Column(head="cause"), *number_columns("MACs")), rows=tuple(thumb)),
         *_first_table_rows(
             "Backward passes not counted (unknown, not zero)", reasons, unknown, "node"
         ),
@@ -406,7 +410,8 @@ def _optimizer_step_blocks(training: TrainingReport) -> list[Block]:
     return [
         Heading(f"The step of {step.name}{f' with {options}' if options else ''}: {updates}"),
         Table(
-            columns=(Column(head="work"), *right("update", "for one", *clipped)), rows=tuple(rows)
+            columns=(Column(head="work"), *number_columns("update", "for one", *clipped)),
+            rows=tuple(rows),
         ),
         *(Text(source, " - ") for source in step.sources),
     ]
@@ -441,7 +446,7 @@ def _report_totals_table(report: Report) -> Table:
     """Return a table of the totals of a report: MACs, FLOPs, bytes and parameters."""
     totals = report.totals
     rows: list[tuple[str, int | Fraction, str]] = [
-        ("MACs", totals.macs, _doubt(report, "macs") + _MACS)
+        ("MACs", totals.macs, _exactness_prefix(report, "macs") + _MACS)
     ]
     if totals.constant_macs:
         rows.append(("", totals.constant_macs, "of these depend on no input"))
@@ -457,7 +462,7 @@ def _report_totals_table(report: Report) -> Table:
         rows += [("", macs, f"of these in {name}") for name, macs in _precisions_by_macs(report)]
     rows += [(kind, getattr(totals, kind), "") for kind in _KINDS]
     rows += [
-        ("FLOPs", totals.flops, _doubt(report, "flops") + _FLOPS),
+        ("FLOPs", totals.flops, _exactness_prefix(report, "flops") + _FLOPS),
         ("bytes read", totals.bytes_read, "each operator separately, without fusion"),
         ("bytes written", totals.bytes_written, ""),
         *_memory_figures(report),
@@ -469,8 +474,8 @@ def _report_totals_table(report: Report) -> Table:
         )
     if (token := report.per_token) is not UNSET:
         mean = f"mean of {exact_amount(token.tokens)} tokens"
-        rows.append(("MACs per token", _mean(report.macs, token.tokens), mean))
-        rows.append(("FLOPs per token", _mean(report.flops, token.tokens), mean))
+        rows.append(("MACs per token", _mean_per_token(report.macs, token.tokens), mean))
+        rows.append(("FLOPs per token", _mean_per_token(report.flops, token.tokens), mean))
     return Table(
         columns=(
             Column(head="kind"),
@@ -478,13 +483,14 @@ def _report_totals_table(report: Report) -> Table:
             Column(head="note", flows=True, spare=1),
         ),
         rows=tuple(
-            Row.from_cells(name, _exact_or_short(count), note) for name, count, note in rows
+            Row.from_cells(name, _number_with_all_or_four_digits(count), note)
+            for name, count, note in rows
         ),
         bare=True,
     )
 
 
-def _doubt(report: Report, unit: Unit) -> str:
+def _exactness_prefix(report: Report, unit: Unit) -> str:
     """Return "at most: " if a total is a bound, "about: " if an estimate, "" if exact."""
     grades = report.totals.exactness
     grade = "exact" if isinstance(grades, UnsetType) else grades.get(unit, "exact")
@@ -497,7 +503,7 @@ def _doubtful_node_blocks(report: Report) -> list[Block]:
     columns = (
         Column(head="node", flows=True),
         *text_columns("operator", ""),
-        *right("MACs", "FLOPs"),
+        *number_columns("MACs", "FLOPs"),
     )
     rows = [
         Row.from_cells(
@@ -513,7 +519,7 @@ def _doubtful_node_blocks(report: Report) -> list[Block]:
     return _first_table_rows("Bounds and estimates", columns, rows, "node")
 
 
-def _exact_or_short(count: int | Fraction) -> str:
+def _number_with_all_or_four_digits(count: int | Fraction) -> str:
     """Return an integer with all digits as text, a fraction with four digits and a prefix."""
     return exact_amount(count) if isinstance(count, int) else short_amount(count)
 
@@ -557,7 +563,7 @@ def _type_bytes_rows(by_type: Mapping[str, int]) -> list[tuple[str, int | Fracti
     return [("", amount, f"of these in {name}") for name, amount in ordered]
 
 
-def _mean(total: int, tokens: int) -> int | Fraction:
+def _mean_per_token(total: int, tokens: int) -> int | Fraction:
     """Return total / tokens exactly: an integer if it is one, else a fraction."""
     mean = Fraction(total, tokens)
     return mean.numerator if mean.denominator == 1 else mean
@@ -575,7 +581,7 @@ def _operator_summary_table(report: Report, unit: Unit) -> Table:
     return Table(
         columns=(
             Column(head="operator"),
-            *right("nodes", "MACs", "FLOPs"),
+            *number_columns("nodes", "MACs", "FLOPs"),
             Column(head="of FLOPs" if unit == "flops" else "of MACs", right=True, spare=1),
         ),
         rows=tuple(
@@ -599,11 +605,11 @@ def _convention_total_blocks(report: Report) -> list[Block]:
         )
         for fold in report.folds
     )
-    columns = (Column(head="convention"), *right("total", "about"))
+    columns = (Column(head="convention"), *number_columns("total", "about"))
     return [
         Table(columns=columns, rows=rows, bare=True),
         *_training_formula_notes(report),
-        *convention_doubts(report.folds),
+        *convention_warning_blocks(report.folds),
     ]
 
 
@@ -620,7 +626,7 @@ def _training_formula_notes(report: Report) -> list[Block]:
     return [Text(f"FLOPs of a training step, of all tokens: {', '.join(names)}", " ", "dim")]
 
 
-def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
+def convention_warning_blocks(folds: tuple[ConventionCount, ...]) -> list[Block]:
     """Return warnings on totals by convention: assumptions, and nodes without a value."""
     blocks: list[Block] = []
     for fold in folds:
@@ -640,7 +646,7 @@ def _module_summary_table(report: Report) -> Table:
         columns=(
             Column(head="module", flows=True),
             Column(head="class"),
-            *right("MACs", "FLOPs", "parameters"),
+            *number_columns("MACs", "FLOPs", "parameters"),
         ),
         rows=tuple(
             Row.from_cells(

@@ -17,7 +17,7 @@ from crossflops.render.page import (
     Table,
     Text,
     Title,
-    right,
+    number_columns,
 )
 from crossflops.report.quantity import (
     count_with_noun,
@@ -100,7 +100,7 @@ def _tool_table(sweep: Sweep) -> Table:
                 tone="warn" if open_ else "",
             )
         )
-    heads = right("counted", "failed", "exact", "share", "not explained")
+    heads = number_columns("counted", "failed", "exact", "share", "not explained")
     return Table(
         columns=(Column(head="tool"), Column(head="version", spare=1), *heads), rows=tuple(rows)
     )
@@ -114,7 +114,7 @@ def _agreement_table(sweep: Sweep) -> Table:
         Row.from_cells(first, *(percent_share(*agreement[first, second]) for second in names))
         for first in names
     )
-    return Table(columns=(Column(), *right(*names)), rows=rows, stub=1)
+    return Table(columns=(Column(), *number_columns(*names)), rows=rows, stub=1)
 
 
 def _cause_blocks(sweep: Sweep) -> list[Block]:
@@ -151,7 +151,9 @@ def _cause_table(shares: Sequence[CauseShare], has_families: bool) -> Table:
     families = (Column(head="family"),) if has_families else ()
     columns = (*families, Column(head="tool"), Column(head="cause"))
     return Table(
-        columns=(*columns, *right("models", "median", "largest")), rows=rows, detail=has_families
+        columns=(*columns, *number_columns("models", "median", "largest")),
+        rows=rows,
+        detail=has_families,
     )
 
 
@@ -168,7 +170,8 @@ def _blocks_of_published_figures(sweep: Sweep) -> list[Block]:
         for point in sweep.published
     )
     columns = (
-        Column(head="model"), Column(head="unit"), *right("published", "exact", "difference")
+        Column(head="model"), Column(head="unit"),
+        *number_columns("published", "exact", "difference"),
     )  # fmt: skip
     return [
         Heading("published figures"),
@@ -190,7 +193,7 @@ def _model_table(sweep: Sweep) -> Table:
         )
         for name, rows_by_tool in by_case.items()
     ]
-    heads = right("parameters", "MACs", "FLOPs", *sweep.tools)
+    heads = number_columns("parameters", "MACs", "FLOPs", *sweep.tools)
     return Table(columns=(Column(head="model"), *heads), rows=tuple(rows), stub=1)
 
 

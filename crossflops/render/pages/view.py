@@ -6,7 +6,11 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text
-from crossflops.render.pages.summary import convention_doubts, model_title, nodes_without_cost
+from crossflops.render.pages.summary import (
+    convention_warning_blocks,
+    model_title,
+    nodes_without_cost,
+)
 from crossflops.report.quantity import count_with_noun, exact_amount, percent_share
 from crossflops.report.report import Report
 from crossflops.report.view import By, Cell, Cells, TableView
@@ -51,7 +55,7 @@ def view_page(content: ReportTable) -> Page:
         blocks.append(
             Text(f"and {count_with_noun(view.hidden, 'row')} more, included in the total", " ")
         )
-    blocks += convention_doubts(content.report.folds)
+    blocks += convention_warning_blocks(content.report.folds)
     return Page((*blocks, *nodes_without_cost(content.report)))
 
 

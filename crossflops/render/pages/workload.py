@@ -10,7 +10,7 @@ from crossflops.ir.workload import (
     Workload,
     WorkShare,
 )
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text, right
+from crossflops.render.page import Block, Column, Heading, Row, Table, Text, number_columns
 from crossflops.report.quantity import count_with_noun, exact_amount, short_amount
 
 _KINDS = (("MACs", "macs"), ("FLOPs", "flops"), ("cache read", "cache_read"))
@@ -25,22 +25,24 @@ def workload_blocks(workload: Workload) -> list[Block]:
     """Return the blocks of a workload: a table of its phases, polynomials, and notes."""
     requests = count_with_noun(workload.batch, "request")
     heading = (
-        f"{requests} of {count_with_noun(workload.prompt, 'prompt token')}{_image_part(workload)} "
-        f"and {count_with_noun(workload.generate, 'new token')}"
+        f"{requests} of {count_with_noun(workload.prompt, 'prompt token')}"
+        f"{_image_tokens_text(workload)} and {count_with_noun(workload.generate, 'new token')}"
     )
     blocks: list[Block] = [Heading(heading)]
     if workload.speculation is not None:
-        blocks.append(Text(_rounds(workload.speculation), " "))
-    blocks += [_phase_table(workload), Text(_cache(workload), " ")]
+        blocks.append(Text(_speculation_round_sentences(workload.speculation), " "))
+    blocks += [_phase_table(workload), Text(_cache_sentence(workload), " ")]
     blocks += [Text(_BOUND, " ", "dim")]
-    for experts in dict.fromkeys(own.experts for own in _models(workload) if own.experts):
+    for experts in dict.fromkeys(
+        own.experts for own in _model_and_draft_workloads(workload) if own.experts
+    ):
         blocks.append(Text(f"{experts[:1].upper()}{experts[1:]}.", " ", "warn"))
     blocks += _polynomial_blocks(workload)
     name = "the prefill" if workload.speculation is None else "the first pass of the model"
     return [*blocks, Heading(f"Totals of {name}")]
 
 
-def _image_part(workload: Workload) -> str:
+def _image_tokens_text(workload: Workload) -> str:
     """Return the words for the image tokens of a prompt, "" if it has none."""
     if not workload.images:
         return ""
@@ -48,19 +50,20 @@ def _image_part(workload: Workload) -> str:
     return f" ({tokens} of {count_with_noun(workload.images, 'image')})"
 
 
-def _models(workload: Workload) -> list[Workload]:
+def _model_and_draft_workloads(workload: Workload) -> list[Workload]:
     """Return the work of the model and of its draft model, if there is one."""
     speculation = workload.speculation
     return [workload] if speculation is None else [workload, speculation.draft]
 
 
-def _rounds(speculation: Speculation) -> str:
+def _speculation_round_sentences(speculation: Speculation) -> str:
     """Return sentences on the rounds of speculative decoding, and what is assumed of them."""
     proposed = count_with_noun(speculation.draft_tokens, "token")
     return (
         f"The draft model {speculation.target} proposes {proposed} in a round. Assumed: "
-        f"{_decimal(speculation.acceptance)} of them are accepted on average, spread evenly over "
-        f"the rounds. So {count_with_noun(speculation.rounds, 'round')} of a request have "
+        f"{_fraction_text(speculation.acceptance)} of them are accepted on average, spread "
+        "evenly over the rounds. "
+        f"So {count_with_noun(speculation.rounds, 'round')} of a request have "
         f"{exact_amount(speculation.proposed_tokens)} proposed and "
         f"{exact_amount(speculation.accepted_tokens)} accepted tokens. The passes are those of "
         "transformers: the model checks a round in one pass, the first one with the prompt, and "
@@ -68,13 +71,13 @@ def _rounds(speculation: Speculation) -> str:
     )
 
 
-def _decimal(fraction: str) -> str:
+def _fraction_text(fraction: str) -> str:
     """Return a fraction with its value: "36/25 (1.44)"; an integer as it is."""
     above, _, below = fraction.partition("/")
     return f"{fraction} ({int(above) / int(below):.4g})" if below else fraction
 
 
-def _cache(workload: Workload) -> str:
+def _cache_sentence(workload: Workload) -> str:
     """Return a sentence on the bytes and the dtype of the cache at the end."""
     own = workload.model_cache_dtype
     chosen = (
@@ -89,7 +92,7 @@ def _cache(workload: Workload) -> str:
     )
 
 
-def _phases(workload: Workload) -> list[tuple[str, GenerationPhase]]:
+def _phases_with_names(workload: Workload) -> list[tuple[str, GenerationPhase]]:
     """Return the phases of the model, and of its draft model, with their names in the table."""
     decode = "decode" if workload.speculation is None else "rounds"
     phases = [("prefill", workload.prefill), (decode, workload.decode)]
@@ -101,40 +104,50 @@ def _phases(workload: Workload) -> list[tuple[str, GenerationPhase]]:
 
 def _phase_table(workload: Workload) -> Table:
     """Return a table of the workload's amounts: each phase, and the total."""
-    phases = _phases(workload)
-    columns = (Column(head=""), *right(*(name for name, _ in phases), "total"))
+    phases = _phases_with_names(workload)
+    columns = (Column(head=""), *number_columns(*(name for name, _ in phases), "total"))
     both = [phase for _, phase in phases]
     rows = [
-        _row("passes", [phase.passes for phase in both], sum(phase.passes for phase in both)),
-        _row("MACs", [phase.amounts.macs for phase in both], workload.macs),
-        _row("FLOPs", [phase.amounts.flops for phase in both], workload.flops),
-        _shares("  per request", both, "per_request", workload.per_request),
-        _shares("  per token", both, "per_token", workload.per_new_token),
-        _row("weights of a pass, bytes", [phase.weight_bytes for phase in both], None),
-        _row(
+        _exact_amount_row(
+            "passes", [phase.passes for phase in both], sum(phase.passes for phase in both)
+        ),
+        _exact_amount_row("MACs", [phase.amounts.macs for phase in both], workload.macs),
+        _exact_amount_row("FLOPs", [phase.amounts.flops for phase in both], workload.flops),
+        _flops_share_row("  per request", both, "per_request", workload.per_request),
+        _flops_share_row("  per token", both, "per_token", workload.per_new_token),
+        _exact_amount_row(
+            "weights of a pass, bytes", [phase.weight_bytes for phase in both], None
+        ),
+        _exact_amount_row(
             "cache read, bytes",
             [phase.amounts.cache_read for phase in both],
             sum(phase.amounts.cache_read for phase in both),
         ),
-        _row(
+        _exact_amount_row(
             "cache written, bytes",
             [phase.amounts.cache_written for phase in both],
             sum(phase.amounts.cache_written for phase in both),
         ),
-        _row("bytes to move", [phase.moved_bytes for phase in both], workload.moved_bytes),
+        _exact_amount_row(
+            "bytes to move", [phase.moved_bytes for phase in both], workload.moved_bytes
+        ),
         Row.from_cells("FLOPs per byte", *(f"{phase.intensity:.4g}" for phase in both), ""),
-        _row("peak activations, bytes", [phase.peak_activation_bytes for phase in both], None),
+        _exact_amount_row(
+            "peak activations, bytes", [phase.peak_activation_bytes for phase in both], None
+        ),
     ]
     return Table(columns=columns, rows=tuple(rows), stub=1)
 
 
-def _row(name: str, amounts: Iterable[int | None], total: int | None) -> Row:
+def _exact_amount_row(name: str, amounts: Iterable[int | None], total: int | None) -> Row:
     """Return a row of exact amounts and their total; None is "unknown", or "" as a total."""
     cells = ["unknown" if amount is None else exact_amount(amount) for amount in amounts]
     return Row.from_cells(name, *cells, "" if total is None else exact_amount(total))
 
 
-def _shares(name: str, phases: Iterable[GenerationPhase], key: str, total: WorkShare) -> Row:
+def _flops_share_row(
+    name: str, phases: Iterable[GenerationPhase], key: str, total: WorkShare
+) -> Row:
     """Return a row of FLOPs for one request or one token (`key`): of each phase, and in all."""
     shares = [getattr(phase, key).flops for phase in phases]
     return Row.from_cells(name, *(short_amount(share) for share in (*shares, total.flops)))
@@ -155,14 +168,14 @@ def _polynomial_blocks(workload: Workload) -> list[Block]:
         Column(head="pass"), Column(head="length"), Column(head="kind"),
         Column(head="polynomial", flows=True),
     )  # fmt: skip
-    counted = sum(own.counted for own in _models(workload))
+    counted = sum(own.counted for own in _model_and_draft_workloads(workload))
     notes = [f"Exact for this batch: {counted} passes were counted"]
     if rows:
         notes = [
             f"{notes[0]}, and every polynomial holds at a further length, or has all of its "
             "lengths counted"
         ]
-    for own in _models(workload):
+    for own in _model_and_draft_workloads(workload):
         if own.layers:
             notes.append(own.layers if own is workload else f"of the draft {own.layers}")
     is_pieced = workload.speculation is None and workload.decode_macs is None

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.inputs import parse_inputs
-from crossflops.frontends.pytorch.load.inputs import make
+from crossflops.frontends.pytorch.load.inputs import make_model_arguments
 from crossflops.ir.graph import TensorSpec
 
 Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -38,7 +38,7 @@ class Probe(msgspec.Struct, frozen=True):
             torch.manual_seed(0)
             model = self.model()
         specs: tuple[TensorSpec, ...] = parse_inputs(self.inputs)
-        return (model.eval(), *make(model, specs))
+        return (model.eval(), *make_model_arguments(model, specs))
 
 
 def wrap_layer(layer: Callable[[], Any]) -> Callable[[], Any]:

@@ -48,12 +48,12 @@ def _conv_subclass() -> Any:
 def _dead_layers(*layers: Callable[[], Any]) -> Callable[[], Any]:
     """Return a builder of a model that discards the results of all layers except the last one."""
 
-    def body(model: Any, x: Any) -> Any:
+    def run_all_return_last(model: Any, x: Any) -> Any:
         """Run all layers; return the result of the only one that is used."""
         model.dead(x)
         return model.live(x)
 
-    return function_model(body, live=_CONV, dead=_sequential(*layers))
+    return function_model(run_all_return_last, live=_CONV, dead=_sequential(*layers))
 
 
 def _sequential(*layers: Callable[[], Any]) -> Callable[[], Any]:
@@ -64,11 +64,11 @@ def _sequential(*layers: Callable[[], Any]) -> Callable[[], Any]:
 def _self_attention_model(**options: Any) -> Callable[[], Any]:
     """Return a builder of a model with one self-attention layer."""
 
-    def body(model: Any, x: Any) -> Any:
+    def self_attention(model: Any, x: Any) -> Any:
         """Return the self-attention of `x`."""
         return model.layer(x, x, x, **options)[0]
 
-    return function_model(body, layer=nn("MultiheadAttention", 32, 4, batch_first=True))
+    return function_model(self_attention, layer=nn("MultiheadAttention", 32, 4, batch_first=True))
 
 
 _ENCODER_LAYER = nn("TransformerEncoderLayer", 32, 4, 64, batch_first=True)
@@ -147,14 +147,14 @@ _RULES_MAPS, _ROWS, _RULES_TOKENS = ("1x8x16x16",), ("4x64",), ("2x10x32",)
 _TARGET = (*_RULES_TOKENS, "2x7x12", "2x7x20")  # queries, keys, values
 
 
-def _vmap_composite(model: Any, x: Any) -> Any:
+def _vmap_layer(model: Any, x: Any) -> Any:
     """Return what the layer gives for `x` under torch.vmap."""
     import torch
 
     return torch.vmap(model.layer)(x)
 
 
-def _subscripts(model: Any, a: Any, b: Any) -> Any:
+def _einsum_of_integer_lists(model: Any, a: Any, b: Any) -> Any:
     """Return an einsum of two tensors that is called with lists of integers instead of an
     equation.
     """
@@ -174,7 +174,7 @@ def _call_attention(model: Any, *tensors: Any, **options: Any) -> Any:
     return model.layer(query, key, value, **options)[0]
 
 
-def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: Any) -> Any:
+def _attention_model(*args: Any, call: dict[str, Any] | None = None, **options: Any) -> Any:
     """Return a builder of a model with one MultiheadAttention; `call` has the options with which
     it is called.
 
@@ -186,23 +186,23 @@ def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: 
     )
 
 
-def _forward_of_attention(model: Any, x: Any) -> Any:
+def _call_attention_forward(model: Any, x: Any) -> Any:
     """Return the self-attention of `x`, computed by the layer's `forward`, so that its hooks do
     not run.
     """
     return model.layer.forward(x, x, x, need_weights=False)[0]
 
 
-def _forward_of_linear(model: Any, x: Any) -> Any:
+def _call_linear_forward(model: Any, x: Any) -> Any:
     """Return what the linear layer's `forward` gives for `x`, so that its hooks do not run."""
     return model.layer.forward(x)
 
 
-class _Own:
+class _LayerSubclasses:
     """Subclasses of layers, defined when a probe is built."""
 
     @staticmethod
-    def with_branch() -> Any:
+    def linear_with_branch() -> Any:
         """Return a linear layer that also computes a second product."""
         import torch
 
@@ -248,7 +248,7 @@ class _Own:
         return AdaptedLinear()
 
     @staticmethod
-    def free() -> Any:
+    def activation_with_product() -> Any:
         """Return an activation layer that computes a matrix product."""
         import torch
 
@@ -260,7 +260,7 @@ class _Own:
         return Free()
 
 
-def _own_product(model: Any, x: Any) -> Any:
+def _product_by_autograd_function(model: Any, x: Any) -> Any:
     """Return `x @ x`, computed by a custom autograd function."""
     import torch
 
@@ -302,26 +302,26 @@ _SEQUENCES = (
 _KEYS = (
     Probe(
         "MHA_appended",
-        _rules_attention(add_bias_kv=True, add_zero_attn=True, batch_first=True),
+        _attention_model(add_bias_kv=True, add_zero_attn=True, batch_first=True),
         _RULES_TOKENS,
         4 * 20 * 1024 + 2 * 2 * 10 * 12 * 32,
     ),
     Probe(
         "MHA_appended_quietly",
-        _rules_attention(add_zero_attn=True, call={"need_weights": False}),
+        _attention_model(add_zero_attn=True, call={"need_weights": False}),
         _RULES_TOKENS,
         4 * 20 * 1024 + 2 * 10 * 2 * 3 * 32,
     ),
     Probe(
         "MHA_cross",
-        _rules_attention(kdim=12, vdim=20, batch_first=True),
+        _attention_model(kdim=12, vdim=20, batch_first=True),
         _TARGET,
         2 * 20 * 1024 + 14 * 32 * 32 + 2 * 2 * 10 * 7 * 32,
     ),
-    Probe("MHA_unbatched", _rules_attention(), ("10x32",), 4 * 10 * 1024 + 2 * 10 * 10 * 32),
+    Probe("MHA_unbatched", _attention_model(), ("10x32",), 4 * 10 * 1024 + 2 * 10 * 10 * 32),
     Probe(
         "MHA_forward",
-        function_model(_forward_of_attention, layer=nn("MultiheadAttention", 32, 4)),
+        function_model(_call_attention_forward, layer=nn("MultiheadAttention", 32, 4)),
         _RULES_TOKENS,
         4 * 20 * 1024 + 2 * 10 * 2 * 2 * 32,
     ),
@@ -329,13 +329,15 @@ _KEYS = (
 _FUNCTIONS = (
     Probe(
         "vmap_convT",
-        function_model(_vmap_composite, layer=nn("ConvTranspose2d", 3, 8, 3)),
+        function_model(_vmap_layer, layer=nn("ConvTranspose2d", 3, 8, 3)),
         ("5x3x6x6",),
         38880,
     ),
-    Probe("einsum_subscripts", function_model(_subscripts), ("2x10x8", "2x8x10"), 1600),
-    Probe("einsum_summed", function_model(_subscripts), ("2x10x8", "1x8x10"), 1600),
-    Probe("own_function", function_model(_own_product), ("6x6",), 216),
+    Probe(
+        "einsum_subscripts", function_model(_einsum_of_integer_lists), ("2x10x8", "2x8x10"), 1600
+    ),
+    Probe("einsum_summed", function_model(_einsum_of_integer_lists), ("2x10x8", "1x8x10"), 1600),
+    Probe("own_function", function_model(_product_by_autograd_function), ("6x6",), 216),
     Probe(
         "linear_by_keyword",
         function_model(_call_by_keyword, layer=nn("Linear", 64, 32)),
@@ -344,23 +346,31 @@ _FUNCTIONS = (
     ),
     Probe(
         "linear_forward",
-        function_model(_forward_of_linear, layer=nn("Linear", 64, 32)),
+        function_model(_call_linear_forward, layer=nn("Linear", 64, 32)),
         _ROWS,
         8192,
     ),
 )
 _SUBCLASSES = (
-    Probe("linear_with_branch", wrap_layer(_Own.with_branch), _ROWS, 2 * 8192),
+    Probe("linear_with_branch", wrap_layer(_LayerSubclasses.linear_with_branch), _ROWS, 2 * 8192),
     Probe(
         "norm_with_children",
-        wrap_layer(_Own.norm_with_children),
+        wrap_layer(_LayerSubclasses.norm_with_children),
         _RULES_MAPS,
         64 * 256 + 8 * 16 * 16 * 16,
     ),
     Probe(
-        "linear_with_child", wrap_layer(_Own.linear_with_child), _ROWS, 8192 + 4 * 4 * (64 + 32)
+        "linear_with_child",
+        wrap_layer(_LayerSubclasses.linear_with_child),
+        _ROWS,
+        8192 + 4 * 4 * (64 + 32),
     ),
-    Probe("activation_with_product", wrap_layer(_Own.free), ("6x6",), 216),
+    Probe(
+        "activation_with_product",
+        wrap_layer(_LayerSubclasses.activation_with_product),
+        ("6x6",),
+        216,
+    ),
 )
 
 _RULES_PROBES = (*_POOLS, *_SEQUENCES, *_KEYS, *_FUNCTIONS, *_SUBCLASSES)
@@ -371,16 +381,16 @@ _RULES_PROBES = (*_POOLS, *_SEQUENCES, *_KEYS, *_FUNCTIONS, *_SUBCLASSES)
 _TRACED_MAPS = ("1x8x16x16",)
 
 
-def _torch(name: str, **options: Any) -> Any:
+def _torch_function_with_options(name: str, **options: Any) -> Any:
     """Return a builder of a model that calls this function of torch with fixed options."""
 
-    def body(model: Any, *tensors: Any) -> Any:
+    def call_torch_function(model: Any, *tensors: Any) -> Any:
         """Return what the function of torch gives for these tensors."""
         import torch
 
         return getattr(torch, name)(*tensors, **options)
 
-    return function_model(body)
+    return function_model(call_torch_function)
 
 
 def _einsum_product(model: Any, a: Any, b: Any) -> Any:
@@ -393,13 +403,13 @@ def _einsum_product(model: Any, a: Any, b: Any) -> Any:
 def _grid_sample_model(mode: str) -> Any:
     """Return a builder of a model that samples an image at the points of a grid, in this mode."""
 
-    def body(model: Any, x: Any, grid: Any) -> Any:
+    def sample_grid(model: Any, x: Any, grid: Any) -> Any:
         """Return `x` sampled at the points of `grid`."""
         import torch.nn.functional
 
         return torch.nn.functional.grid_sample(x, grid, mode=mode, align_corners=False)
 
-    return function_model(body)
+    return function_model(sample_grid)
 
 
 def _reshape_to_heads(model: Any, x: Any) -> Any:
@@ -415,15 +425,20 @@ def _discard_layer_output(model: Any, x: Any) -> Any:
     return x * 2
 
 
-def _output_tree(model: Any, x: Any) -> Any:
+def _return_nested_outputs(model: Any, x: Any) -> Any:
     """Return a dict with a list that has the layer's result, and with a mean."""
     return {"maps": [model.layer(x)], "mean": (x.mean(), None)}
 
 
 _TRACED_PROBES = (
     # outputs x K
-    Probe("torch.addmv", _torch("addmv"), ("10", "10x8", "8"), 80),
-    Probe("baddbmm_whole", _torch("baddbmm"), ("2x10x4", "2x10x8", "2x8x4"), 640),
+    Probe("torch.addmv", _torch_function_with_options("addmv"), ("10", "10x8", "8"), 80),
+    Probe(
+        "baddbmm_whole",
+        _torch_function_with_options("baddbmm"),
+        ("2x10x4", "2x10x8", "2x8x4"),
+        640,
+    ),
     Probe("einsum_labels", function_model(_einsum_product), ("10x8", "4x8"), 320),
     Probe(
         "shape_arithmetic",
@@ -446,7 +461,7 @@ _TRACED_PROBES = (
     ),
     Probe(
         "outputs_in_a_dict",
-        function_model(_output_tree, layer=nn("Conv2d", 8, 4, 1)),
+        function_model(_return_nested_outputs, layer=nn("Conv2d", 8, 4, 1)),
         _TRACED_MAPS,
         8192,
     ),

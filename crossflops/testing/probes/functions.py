@@ -11,7 +11,7 @@ from crossflops.testing.probes import Probe, function_model, nn, wrap_layer
 _MAPS, _ROWS = ("1x8x16x16",), ("4x64",)
 
 
-def _relu_reference() -> Any:
+def _model_with_captured_relu() -> Any:
     """Return a model that calls a reference to `relu` that was taken when the model was built."""
     from torch.nn.functional import relu  # captured before the attribute can be replaced
 
@@ -21,27 +21,27 @@ def _relu_reference() -> Any:
 def _functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
     """Return a builder of a model that calls this function of torch.nn.functional."""
 
-    def body(model: Any, *tensors: Any) -> Any:
+    def call_functional(model: Any, *tensors: Any) -> Any:
         """Return what the function of torch.nn.functional gives for these tensors."""
         import torch.nn.functional
 
         return getattr(torch.nn.functional, name)(*tensors, *args, **kwargs)
 
-    return function_model(body)
+    return function_model(call_functional)
 
 
-def _torch(name: str, *args: Any, **kwargs: Any) -> Any:
+def _torch_function_model(name: str, *args: Any, **kwargs: Any) -> Any:
     """Return a builder of a model that calls this function of torch; the fixed arguments come
     first.
     """
 
-    def body(model: Any, *tensors: Any) -> Any:
+    def call_torch_function(model: Any, *tensors: Any) -> Any:
         """Return what the function of torch gives for the fixed arguments and these tensors."""
         import torch
 
         return getattr(torch, name)(*args, *tensors, **kwargs)
 
-    return function_model(body)
+    return function_model(call_torch_function)
 
 
 def _call_functional_linear(model: Any, x: Any) -> Any:
@@ -65,14 +65,14 @@ def _vmap_model_layer(model: Any, x: Any) -> Any:
     return torch.vmap(model.layer)(x)
 
 
-def _cube(model: Any, x: Any) -> Any:
+def _matrix_power_of_three(model: Any, x: Any) -> Any:
     """Return the third power of the matrix `x`."""
     import torch
 
     return torch.linalg.matrix_power(x, 3)
 
 
-def _complex_product(model: Any, a: Any, b: Any) -> Any:
+def _product_of_complex_matrices(model: Any, a: Any, b: Any) -> Any:
     """Return the real part of a product of two complex matrices."""
     import torch
 
@@ -81,8 +81,8 @@ def _complex_product(model: Any, a: Any, b: Any) -> Any:
 
 _ELEMENTWISE = (
     Probe("F.relu", _functional_model("relu"), _MAPS, 0),
-    Probe("F.relu_captured", _relu_reference, _MAPS, 0),
-    Probe("torch.relu", _torch("relu"), _MAPS, 0),
+    Probe("F.relu_captured", _model_with_captured_relu, _MAPS, 0),
+    Probe("torch.relu", _torch_function_model("relu"), _MAPS, 0),
     Probe("F.gelu", _functional_model("gelu"), _MAPS, 0),
     Probe("F.softmax", _functional_model("softmax", dim=-1), ("2x10x64",), 0),
     Probe("F.max_pool2d", _functional_model("max_pool2d", 2), _MAPS, 0),
@@ -99,7 +99,7 @@ _ELEMENTWISE = (
         0,
     ),
     Probe("x+x", function_model(lambda model, x: x + x), _MAPS, 0),
-    Probe("torch.add", _torch("add"), (*_MAPS, *_MAPS), 0),
+    Probe("torch.add", _torch_function_model("add"), (*_MAPS, *_MAPS), 0),
     Probe("x*x", function_model(lambda model, x: x * x), _MAPS, 0),
     Probe("x.mean(2,3)", function_model(lambda model, x: x.mean((2, 3))), _MAPS, 0),
     Probe("add_inplace", function_model(lambda model, x: (x * 1).add_(x)), _MAPS, 0),
@@ -122,12 +122,12 @@ _PRODUCTS = (
     Probe("a@vector", function_model(lambda model, a, b: a @ b), ("10x8", "8"), 80),
     Probe("vector@b", function_model(lambda model, a, b: a @ b), ("8", "8x10"), 80),
     Probe("dot", function_model(lambda model, a, b: a @ b), ("8", "8"), 8),
-    Probe("torch.matmul_bcast", _torch("matmul"), ("6x8", "2x4x8x10"), 3840),
-    Probe("torch.mm", _torch("mm"), ("10x8", "8x4"), 320),
-    Probe("torch.bmm", _torch("bmm"), ("2x10x8", "2x8x10"), 1600),
-    Probe("torch.addmm", _torch("addmm"), ("4", "10x8", "8x4"), 320),
-    Probe("torch.baddbmm", _torch("baddbmm"), ("4", "2x10x8", "2x8x4"), 640),
-    Probe("torch.tensordot", _torch("tensordot", dims=2), ("3x4x5", "4x5x6"), 360),
+    Probe("torch.matmul_bcast", _torch_function_model("matmul"), ("6x8", "2x4x8x10"), 3840),
+    Probe("torch.mm", _torch_function_model("mm"), ("10x8", "8x4"), 320),
+    Probe("torch.bmm", _torch_function_model("bmm"), ("2x10x8", "2x8x10"), 1600),
+    Probe("torch.addmm", _torch_function_model("addmm"), ("4", "10x8", "8x4"), 320),
+    Probe("torch.baddbmm", _torch_function_model("baddbmm"), ("4", "2x10x8", "2x8x4"), 640),
+    Probe("torch.tensordot", _torch_function_model("tensordot", dims=2), ("3x4x5", "4x5x6"), 360),
     # 4 times 3 x 64 x 32; 5 times 8 x 14 x 14 outputs x 27
     Probe(
         "vmap_linear",
@@ -142,15 +142,27 @@ _PRODUCTS = (
         211680,
     ),
     # two products of 6 x 6 x 6
-    Probe("matrix_power", function_model(_cube), ("6x6",), 432),
+    Probe("matrix_power", function_model(_matrix_power_of_three), ("6x6",), 432),
     # a product of complex numbers is four of real ones
-    Probe("complex_matmul", function_model(_complex_product), ("4x6", "6x5"), 4 * 120),
-    Probe("einsum", _torch("einsum", "bij,bjk->bik"), ("2x10x8", "2x8x10"), 1600),
-    Probe("einsum_product", _torch("einsum", "ij,j->ij"), ("3x4", "4"), 0),
-    Probe("einsum_other", _torch("einsum", "nchw,co->nohw"), ("2x13x7x9", "13x11"), 18018),
-    Probe("einsum_dots", _torch("einsum", "...ij,...jk->...ik"), ("2x3x4x5", "2x3x5x6"), 720),
+    Probe("complex_matmul", function_model(_product_of_complex_matrices), ("4x6", "6x5"), 4 * 120),
+    Probe("einsum", _torch_function_model("einsum", "bij,bjk->bik"), ("2x10x8", "2x8x10"), 1600),
+    Probe("einsum_product", _torch_function_model("einsum", "ij,j->ij"), ("3x4", "4"), 0),
+    Probe(
+        "einsum_other",
+        _torch_function_model("einsum", "nchw,co->nohw"),
+        ("2x13x7x9", "13x11"),
+        18018,
+    ),
+    Probe(
+        "einsum_dots",
+        _torch_function_model("einsum", "...ij,...jk->...ik"),
+        ("2x3x4x5", "2x3x5x6"),
+        720,
+    ),
     # 3 x 4 x 5, then 3 x 5 x 6
-    Probe("einsum_three", _torch("einsum", "ij,jk,kl->il"), ("3x4", "4x5", "5x6"), 150),
+    Probe(
+        "einsum_three", _torch_function_model("einsum", "ij,jk,kl->il"), ("3x4", "4x5", "5x6"), 150
+    ),
 )
 _QKV = ("2x4x10x8", "2x4x10x8", "2x4x10x8")
 _ATTENTION = (
@@ -189,16 +201,16 @@ _FUNCTIONS_PROBES = (*_ELEMENTWISE, *_PRODUCTS, *_ATTENTION)
 # What tools count otherwise that replace functions, or divide by the batch.
 
 
-def _vmap_torch_function(name: str) -> Any:
+def _vmap_torch_function_model(name: str) -> Any:
     """Return a builder of a model that calls this function of torch under torch.vmap."""
 
-    def body(model: Any, *tensors: Any) -> Any:
+    def call_under_vmap(model: Any, *tensors: Any) -> Any:
         """Return what the function of torch gives for these tensors under torch.vmap."""
         import torch
 
         return torch.vmap(getattr(torch, name))(*tensors)
 
-    return function_model(body)
+    return function_model(call_under_vmap)
 
 
 def _vmap_conv_transpose(model: Any, x: Any) -> Any:
@@ -208,16 +220,16 @@ def _vmap_conv_transpose(model: Any, x: Any) -> Any:
     return torch.vmap(model.layer)(x)
 
 
-def _complex(name: str) -> Any:
+def _complex_function_model(name: str) -> Any:
     """Return a builder of a model that calls this function of torch with complex tensors."""
 
-    def body(model: Any, *tensors: Any) -> Any:
+    def call_with_complex_tensors(model: Any, *tensors: Any) -> Any:
         """Return the real part of what the function gives for the complex tensors."""
         import torch
 
         return getattr(torch, name)(*(torch.complex(tensor, tensor) for tensor in tensors)).real
 
-    return function_model(body)
+    return function_model(call_with_complex_tensors)
 
 
 def _patchable_functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -225,13 +237,13 @@ def _patchable_functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
     so that it can be replaced.
     """
 
-    def body(model: Any, x: Any) -> Any:
+    def look_up_and_call_functional(model: Any, x: Any) -> Any:
         """Return what the function of torch.nn.functional gives for `x`."""
         import torch.nn.functional
 
         return getattr(torch.nn.functional, name)(x, *args, **kwargs)
 
-    return function_model(body)
+    return function_model(look_up_and_call_functional)
 
 
 def _sum_of_pointwise(model: Any, a: Any, b: Any) -> Any:
@@ -241,7 +253,7 @@ def _sum_of_pointwise(model: Any, a: Any, b: Any) -> Any:
     return torch.add(a, b) + torch.mul(a, 2)
 
 
-def _own_row(model: Any, x: Any) -> Any:
+def _add_layer_of_other_weight(model: Any, x: Any) -> Any:
     """Return `x` plus what the layer gives for the weight of another layer."""
     return x + model.layer(model.other.weight)
 
@@ -251,14 +263,14 @@ def _call_tensor_methods(model: Any, a: Any, b: Any) -> Any:
     return a.matmul(b).add(a.bmm(b)).mul(a[0].mm(b[0]))
 
 
-def _bmm_reference() -> Any:
+def _model_with_captured_bmm() -> Any:
     """Return a model that calls a reference to `bmm` that was taken when the model was built."""
     from torch import bmm  # before the attribute can be replaced
 
     return function_model(lambda model, a, b: bmm(a, b))()
 
 
-def _timm() -> Any:
+def _timm_attention_model() -> Any:
     """Return a model with timm's attention layer of width 16 and 2 heads."""
     import importlib
 
@@ -320,8 +332,8 @@ def _lstm_with_hook() -> Any:
 _ENLARGED = {"scale_factor": 1.5}
 _PROBES = (
     # 2 times 3 x 4 x 5
-    Probe("vmap_bmm", _vmap_torch_function("matmul"), ("2x3x4", "2x4x5"), 120),
-    Probe("vmap_addmm", _vmap_torch_function("addmm"), ("2x3x5", "2x3x4", "2x4x5"), 120),
+    Probe("vmap_bmm", _vmap_torch_function_model("matmul"), ("2x3x4", "2x4x5"), 120),
+    Probe("vmap_addmm", _vmap_torch_function_model("addmm"), ("2x3x5", "2x3x4", "2x4x5"), 120),
     # 5 times 8 x 8 x 8 inputs x 4 x 9
     Probe(
         "vmap_transposed",
@@ -330,12 +342,12 @@ _PROBES = (
         92160,
     ),
     # a product of complex numbers is four of real ones
-    Probe("complex_bmm", _complex("bmm"), ("2x3x4", "2x4x5"), 4 * 120),
-    Probe("complex_addmm", _complex("addmm"), ("3x5", "3x4", "4x5"), 4 * 60),
+    Probe("complex_bmm", _complex_function_model("bmm"), ("2x3x4", "2x4x5"), 4 * 120),
+    Probe("complex_addmm", _complex_function_model("addmm"), ("3x5", "3x4", "4x5"), 4 * 60),
     Probe("add_misaligned", function_model(_sum_of_pointwise), ("2x3x4", "4"), 0),
     # three products: 2 x 3 x 3 x 4 for two of them, 3 x 3 x 4
     Probe("methods", function_model(_call_tensor_methods), ("2x3x4", "2x4x3"), 72 + 72 + 36),
-    Probe("bmm_captured", _bmm_reference, ("2x3x4", "2x4x5"), 120),
+    Probe("bmm_captured", _model_with_captured_bmm, ("2x3x4", "2x4x5"), 120),
     Probe(
         "F.interpolate_half",
         _patchable_functional_model("interpolate", **_ENLARGED),
@@ -354,7 +366,9 @@ _PROBES = (
     # 4 rows of 3 inputs and 5 outputs, whatever the batch of 3
     Probe(
         "batch_of_three",
-        function_model(_own_row, layer=nn("Linear", 3, 5), other=nn("Linear", 3, 4)),
+        function_model(
+            _add_layer_of_other_weight, layer=nn("Linear", 3, 5), other=nn("Linear", 3, 4)
+        ),
         ("3x4x5",),
         60,
     ),
@@ -377,7 +391,11 @@ _PROBES = (
     ),
 )
 # 10 tokens x 16 x (48 + 16), 2 x 2 x 2 heads x 5 x 5 x 8
-_TIMM = (Probe("timm_attention", _timm, ("2x5x16",), 10240 + 1600),) if find_spec("timm") else ()
+_TIMM = (
+    (Probe("timm_attention", _timm_attention_model, ("2x5x16",), 10240 + 1600),)
+    if find_spec("timm")
+    else ()
+)
 _PATCHED_PROBES = (*_PROBES, *_TIMM)
 
 
@@ -401,7 +419,7 @@ def _vmap_product(model: Any, a: Any, b: Any) -> Any:
     return torch.vmap(torch.matmul)(a, b)
 
 
-def _matmul_reference() -> Any:
+def _model_with_captured_matmul() -> Any:
     """Return a model that calls a reference to `matmul` that was taken when the model was
     built.
     """
@@ -419,21 +437,21 @@ def _upsample_bilinear(model: Any, x: Any) -> Any:
         return torch.nn.functional.upsample(x, scale_factor=2, mode="bilinear")
 
 
-def _pool_by_keyword(model: Any, x: Any) -> Any:
+def _call_pool_by_keyword(model: Any, x: Any) -> Any:
     """Return `x`, pooled to 1x1 positions, with that size passed by keyword."""
     import torch.nn.functional
 
     return torch.nn.functional.adaptive_avg_pool2d(x, output_size=1)
 
 
-def _attention_by_keyword(model: Any, q: Any, k: Any, v: Any) -> Any:
+def _call_attention_by_keyword(model: Any, q: Any, k: Any, v: Any) -> Any:
     """Return scaled_dot_product_attention, with its inputs passed by keyword."""
     import torch.nn.functional
 
     return torch.nn.functional.scaled_dot_product_attention(query=q, key=k, value=v)
 
 
-def _product_by_keyword(model: Any, a: Any, b: Any) -> Any:
+def _call_product_by_keyword(model: Any, a: Any, b: Any) -> Any:
     """Return a matrix product, with its second factor passed by keyword."""
     import torch
 
@@ -476,7 +494,7 @@ def _conv_without_registration() -> Any:
     return function_model(lambda model, x: layer(x))()
 
 
-def _output_size(model: Any, x: Any) -> Any:
+def _call_with_output_size(model: Any, x: Any) -> Any:
     """Return what the layer gives for `x` with a requested output size."""
     return model.layer(x, output_size=[16, 15])
 
@@ -488,14 +506,14 @@ def _lstm_with_two_parents() -> Any:
     return function_model(lambda model, x: model.b(model.a(x)), a=parent, b=parent)()
 
 
-def _stride_as_list(model: Any, x: Any) -> Any:
+def _call_conv_with_stride_list(model: Any, x: Any) -> Any:
     """Return a functional convolution of `x` whose stride is passed as a list."""
     import torch.nn.functional
 
     return torch.nn.functional.conv2d(x, model.layer.weight, stride=[2, 2])
 
 
-def _scales_as_list(model: Any, x: Any) -> Any:
+def _interpolate_with_scale_list(model: Any, x: Any) -> Any:
     """Return `x`, interpolated with scale factors that are passed as a list."""
     import torch.nn.functional
 
@@ -507,23 +525,23 @@ _REPLACED_PROBES = (
     Probe("vmap_conv_batched", function_model(_vmap_conv_layer, layer=nn("Conv2d", 3, 8, 3)),
           ("2x1x3x8x8",), 15552),
     Probe("vmap_matmul", function_model(_vmap_product), ("5x3x4", "5x4x6"), 360),
-    Probe("matmul_captured", _matmul_reference, ("3x4", "4x6"), 72),
+    Probe("matmul_captured", _model_with_captured_matmul, ("3x4", "4x6"), 72),
     Probe("Tensor.__rmatmul__", function_model(_rmatmul_product), ("3x4", "4x6"), 72),
     Probe("Tensor.matmul", function_model(lambda model, a, b: a.matmul(b)), ("3x4", "4x6"), 72),
     Probe("Tensor.mm", function_model(lambda model, a, b: a.mm(b)), ("3x4", "4x6"), 72),
     Probe("Tensor.bmm", function_model(lambda model, a, b: a.bmm(b)), ("2x3x4", "2x4x6"), 144),
     Probe("Tensor.addmm", function_model(lambda model, x, a, b: x.addmm(a, b)),
           ("6", "3x4", "4x6"), 72),
-    Probe("mm_by_keyword", function_model(_product_by_keyword), ("3x4", "4x6"), 72),
+    Probe("mm_by_keyword", function_model(_call_product_by_keyword), ("3x4", "4x6"), 72),
     Probe("einsum_of_list", function_model(_einsum_of_list), ("3x4", "4x6"), 72),
-    Probe("SDPA_by_keyword", function_model(_attention_by_keyword), _SUB_QKV, 12800),
+    Probe("SDPA_by_keyword", function_model(_call_attention_by_keyword), _SUB_QKV, 12800),
     Probe("add_mul_methods", function_model(_scalar_products), (*_NARROW,), 0),
     Probe("F.upsample", function_model(_upsample_bilinear), ("1x2x4x4",), 0),
     Probe("Upsample_size", wrap_layer(nn("Upsample", size=(9, 7))), ("2x3x4x5",), 0),
     Probe("Upsample_scales", wrap_layer(nn("Upsample", scale_factor=(2, 1.5), mode="bilinear")),
           ("2x3x4x4",), 0),
     Probe("Upsample_scales_one", wrap_layer(nn("Upsample", scale_factor=(2, 3))), ("1x3x4x4",), 0),
-    Probe("adaptive_by_keyword", function_model(_pool_by_keyword), _SUB_MAPS, 0),
+    Probe("adaptive_by_keyword", function_model(_call_pool_by_keyword), _SUB_MAPS, 0),
     Probe("LPPool2d", wrap_layer(nn("LPPool2d", 2, 2)), _SUB_MAPS, 0),
     Probe("LocalResponseNorm", wrap_layer(nn("LocalResponseNorm", 3)), _SUB_MAPS, 0),
     Probe("bn2d_stateless",
@@ -534,12 +552,13 @@ _REPLACED_PROBES = (
     Probe("conv_valid", wrap_layer(nn("Conv2d", 8, 8, 3, padding="valid")), _SUB_MAPS, 112896),
     # inputs x Co x K: 8 x 64 x 4 x 9, 4 x 8 x 10 x 4, depthwise 8 x 64 x 9
     Probe("convT_output_size",
-             function_model(_output_size, layer=nn("ConvTranspose2d", 8, 4, 3, 2, 1)),
+             function_model(_call_with_output_size, layer=nn("ConvTranspose2d", 8, 4, 3, 2, 1)),
           ("1x8x8x8",), 18432),
     # 8 x 7 x 7 outputs of 8 x 3 x 3
-    Probe("conv_stride_list", function_model(_stride_as_list, layer=nn("Conv2d", 8, 8, 3)),
+    Probe("conv_stride_list",
+          function_model(_call_conv_with_stride_list, layer=nn("Conv2d", 8, 8, 3)),
           _SUB_MAPS, 28224),
-    Probe("F.interp_scale_list", function_model(_scales_as_list), ("2x3x4x4",), 0),
+    Probe("F.interp_scale_list", function_model(_interpolate_with_scale_list), ("2x3x4x4",), 0),
     Probe("convT_g2_bias",
              wrap_layer(nn("ConvTranspose1d", 4, 8, 4, 3, groups=2)), ("1x4x10",), 640),
     Probe("convT_depthwise", wrap_layer(nn("ConvTranspose2d", 8, 8, 3, groups=8)),

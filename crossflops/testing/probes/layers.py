@@ -212,19 +212,19 @@ _PARAMETERS_IMAGE, _PARAMETERS_ROWS, _PARAMETERS_TOKENS = ("1x3x16x16",), ("4x64
 
 
 def _custom_layer(
-    name: str, body: Callable[..., Any], **shapes: tuple[int, ...]
+    name: str, forward: Callable[..., Any], **shapes: tuple[int, ...]
 ) -> Callable[[], Any]:
-    """Return a builder of a layer of a new class `name`, with `body` as its forward and a
+    """Return a builder of a layer of a new class `name`, with `forward` as its method and a
     parameter for each of `shapes`.
 
     Its forward is `body(layer, x)`.
     """
 
     def build() -> Any:
-        """Return a layer of a new class, with `body` as its forward and random parameters."""
+        """Return a layer of a new class, with `forward` as its method and random parameters."""
         import torch
 
-        made = type(name, (torch.nn.Module,), {"forward": body})()
+        made = type(name, (torch.nn.Module,), {"forward": forward})()
         for parameter, shape in shapes.items():
             made.register_parameter(parameter, torch.nn.Parameter(torch.randn(shape)))
         return made
@@ -289,19 +289,21 @@ def _sum_with_weight(layer: Any, x: Any) -> Any:
     return (x * layer.weight).sum()
 
 
-def _subclass(name: str, new: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-    """Return a builder of a layer of torch.nn, in a subclass with the name `new`."""
+def _layer_in_new_subclass(
+    name: str, class_name: str, *args: Any, **kwargs: Any
+) -> Callable[[], Any]:
+    """Return a builder of a layer of torch.nn, in a subclass with the name `class_name`."""
 
     def build() -> Any:
         """Return the layer, in a new subclass of its class."""
         import torch
 
-        return type(new, (getattr(torch.nn, name),), {})(*args, **kwargs)
+        return type(class_name, (getattr(torch.nn, name),), {})(*args, **kwargs)
 
     return build
 
 
-def _with_empty_child() -> Any:
+def _linear_with_empty_child() -> Any:
     """Return a linear layer that has an empty Sequential as a child."""
     import torch
 
@@ -310,7 +312,7 @@ def _with_empty_child() -> Any:
     return layer
 
 
-def _with_child() -> Any:
+def _linear_with_identity_child() -> Any:
     """Return a linear layer that has an Identity as a child."""
     import torch
 
@@ -330,14 +332,14 @@ def _conv_with_pruning() -> Any:
     return prune.custom_from_mask(layer, "weight", mask)
 
 
-def _spectral() -> Any:
+def _conv_with_spectral_norm() -> Any:
     """Return a convolution with spectral normalization."""
     import torch
 
     return torch.nn.utils.spectral_norm(torch.nn.Conv2d(3, 8, 3))
 
 
-def _weight_normed() -> Any:
+def _conv_with_weight_norm() -> Any:
     """Return a convolution with weight normalization."""
     import torch
 
@@ -348,7 +350,7 @@ _NAMES = (
     # rows x in x out; convolutions: outputs x Ci x K
     Probe(
         "conv_renamed",
-        wrap_layer(_subclass("Conv2d", "Patches", 3, 8, 3)),
+        wrap_layer(_layer_in_new_subclass("Conv2d", "Patches", 3, 8, 3)),
         _PARAMETERS_IMAGE,
         8 * 196 * 27,
     ),
@@ -412,14 +414,19 @@ _RESULTS = (
     ),
 )
 _CHILDREN = (
-    Probe("linear_empty_child", wrap_layer(_with_empty_child), _PARAMETERS_ROWS, 8192),
-    Probe("linear_child", wrap_layer(_with_child), _PARAMETERS_ROWS, 8192),
+    Probe("linear_empty_child", wrap_layer(_linear_with_empty_child), _PARAMETERS_ROWS, 8192),
+    Probe("linear_child", wrap_layer(_linear_with_identity_child), _PARAMETERS_ROWS, 8192),
 )
 _COMPUTED = (
     Probe("pruned_conv", wrap_layer(_conv_with_pruning), _PARAMETERS_IMAGE, 8 * 196 * 27),
     # its hook multiplies the weight with a vector, and that with another
-    Probe("spectral_conv", wrap_layer(_spectral), _PARAMETERS_IMAGE, 8 * 196 * 27 + 8 * 27 + 8),
-    Probe("weight_norm_conv", wrap_layer(_weight_normed), _PARAMETERS_IMAGE, 8 * 196 * 27),
+    Probe(
+        "spectral_conv",
+        wrap_layer(_conv_with_spectral_norm),
+        _PARAMETERS_IMAGE,
+        8 * 196 * 27 + 8 * 27 + 8,
+    ),
+    Probe("weight_norm_conv", wrap_layer(_conv_with_weight_norm), _PARAMETERS_IMAGE, 8 * 196 * 27),
     Probe("EmbeddingBag", wrap_layer(nn("EmbeddingBag", 100, 16)), ("2x10:int64",), 0),
     Probe("Bilinear", lambda: nn("Bilinear", 6, 7, 5)(), ("4x6", "4x7"), 4 * 5 * 7 * (6 + 1)),
 )
@@ -433,14 +440,14 @@ _PARAMETER_KINDS_ROWS = ("4x16",)
 _PARAMETER_KINDS_LINEAR = nn("Linear", 16, 8, bias=False)  # 4 x 16 x 8 = 512
 
 
-def _model() -> Any:
+def _linear_model() -> Any:
     """Return a model with one linear layer."""
     return function_model(lambda model, x: model.layer(x), layer=_PARAMETER_KINDS_LINEAR)()
 
 
 def _model_with_frozen_weight() -> Any:
     """Return a model with one linear layer whose weight is frozen."""
-    model = _model()
+    model = _linear_model()
     model.layer.weight.requires_grad_(False)
     return model
 
@@ -449,12 +456,12 @@ def _bare_parameter_model() -> Any:
     """Return a model that has a parameter which belongs to no layer and is not used."""
     import torch
 
-    model = _model()
+    model = _linear_model()
     model.scale = torch.nn.Parameter(torch.ones(5))
     return model
 
 
-def _interleave_layer_lists() -> Any:
+def _model_with_interleaved_layers() -> Any:
     """Return a model with two lists of layers, which it runs in turn: one of each, then the next
     of each.
 
@@ -462,22 +469,26 @@ def _interleave_layer_lists() -> Any:
     """
     import torch
 
-    def layers(make: Any) -> Any:
+    def two_layers(make: Any) -> Any:
         """Return a list with two new layers that `make` gives."""
         return torch.nn.ModuleList(make() for _ in range(2))
 
-    def forward(model: Any, x: Any) -> Any:
+    def run_in_turn(model: Any, x: Any) -> Any:
         """Return `x` after two pairs of a layer and a normalization."""
         for layer, norm in zip(model.layers, model.norms, strict=True):
             x = norm(layer(x))
         return x
 
     square, norm = nn("Linear", 16, 16, bias=False), nn("LayerNorm", 16)
-    return function_model(forward, layers=lambda: layers(square), norms=lambda: layers(norm))()
+    return function_model(
+        run_in_turn, layers=lambda: two_layers(square), norms=lambda: two_layers(norm)
+    )()
 
 
 _PARAMETER_KINDS_PROBES = (
-    Probe("lists_in_turns", _interleave_layer_lists, _PARAMETER_KINDS_ROWS, 2 * 4 * 16 * 16),
+    Probe(
+        "lists_in_turns", _model_with_interleaved_layers, _PARAMETER_KINDS_ROWS, 2 * 4 * 16 * 16
+    ),
     Probe("frozen_weight", _model_with_frozen_weight, _PARAMETER_KINDS_ROWS, 512),
     Probe("bare_parameter", _bare_parameter_model, _PARAMETER_KINDS_ROWS, 512),
 )

@@ -8,23 +8,23 @@ v1/metrics/perf.py, of the prefill of a prompt, a forward pass with the logits o
 from crossflops.ir.architecture import TokenSequence
 from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import ArchitectureFormula
+from crossflops.tools.formulas.formula import Amount, ArchitectureFormula, rule_amount
 
 # OLMo-core.
 
 
-def _olmo_linear(work: TokenSequence) -> int:
+def _olmo_matrix_elements_per_token(work: TokenSequence) -> int:
     """Return the number of parameters that OLMo-core counts as matrix elements: all matrices that
     a token passes, plus norms of heads, the last norm and the active biases.
     """
     model = work.architecture
     parameters = model.parameters
     active = parameters.biases - model.inactive_biases
-    return model.linear + parameters.head_norms + parameters.final_norm + active
+    return model.linear_macs + parameters.head_norms + parameters.final_norm + active
 
 
 @with_formula("6 (lin + norms of heads and the last + biases) + 12 H d pairs // T in each layer")
-def olmo_core(work: TokenSequence) -> int:
+def olmo_core_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by OLMo-core's formula, with the exact query-key
     pairs of each layer, rounded down per token.
     """
@@ -32,11 +32,11 @@ def olmo_core(work: TokenSequence) -> int:
     keys = work.sum_attention(
         lambda layer: 6 * layer.macs_per_pair * layer.window_pairs(tokens) // tokens
     )
-    return (6 * _olmo_linear(work) + keys) * tokens
+    return (6 * _olmo_matrix_elements_per_token(work) + keys) * tokens
 
 
 @with_formula("6 (lin + norms of heads and the last + biases) + 12 H d min(T, W) in each layer")
-def olmo_core_square(work: TokenSequence) -> int:
+def olmo_core_full_window_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by OLMo-core's older formula, where every token
     attends to all tokens, or to a whole window of tokens.
     """
@@ -44,11 +44,11 @@ def olmo_core_square(work: TokenSequence) -> int:
     keys = work.sum_attention(
         lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
     )
-    return 6 * (_olmo_linear(work) + keys) * tokens
+    return 6 * (_olmo_matrix_elements_per_token(work) + keys) * tokens
 
 
-@with_formula("-(12 H d pairs mod T) in each layer")
-def remainder_of_tokens(work: TokenSequence) -> int:
+@rule_amount("remainder_of_tokens", "-(12 H d pairs mod T) in each layer")
+def minus_flops_lost_by_rounding(work: TokenSequence) -> int:
     """Return minus the FLOPs that OLMo-core loses when it divides the attention FLOPs of each
     layer by the number of tokens and rounds down.
     """
@@ -58,7 +58,7 @@ def remainder_of_tokens(work: TokenSequence) -> int:
     )
 
 
-@with_formula("Latent attention, which no model of this formula has")
+@rule_amount("has_latent_attention", "Latent attention, which no model of this formula has")
 def has_latent_attention(work: TokenSequence) -> int:
     """Return 1 if a layer has latent attention, which OLMo-core's formula does not support, else
     0.
@@ -66,32 +66,32 @@ def has_latent_attention(work: TokenSequence) -> int:
     return int(any(layer.attention.is_latent for layer in work.architecture.layers))
 
 
-def _olmo(edition: str, number) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
+def _olmo_core_formula(edition: str, training_flops: Amount) -> ArchitectureFormula:
     """Return the formula of OLMo-core for training FLOPs per token in one edition, with the rules
     that all its editions share.
     """
     formula = ArchitectureFormula(
         "olmo-core",
         edition,
-        number,
+        training_flops,
         source="olmo_core/nn/attention: num_flops_per_token",
         prints="num_flops_per_token",
     )
     return (
-        formula.adds("formula.norms-as-matmul", of.head_and_final_norms)
-        .adds("formula.biases-as-matmul", of.active_biases)
+        formula.adds("formula.norms-as-matmul", of.qk_and_final_norm_macs)
+        .adds("formula.biases-as-matmul", of.active_bias_macs)
         .fails(has_latent_attention)
     )
 
 
 OLMO_CORE = (
-    _olmo("3.0.0", olmo_core)
-    .adds("formula.causal-triangle", of.above_diagonal)
-    .adds("formula.window-exact", of.outside_window)
-    .adds("formula.rounded-down", remainder_of_tokens, factor=1)
+    _olmo_core_formula("3.0.0", olmo_core_training_flops)
+    .adds("formula.causal-triangle", of.minus_macs_above_diagonal)
+    .adds("formula.window-exact", of.minus_macs_outside_window)
+    .adds("formula.rounded-down", minus_flops_lost_by_rounding, factor=1)
 )
-OLMO_CORE_SQUARE = _olmo("fa6c501", olmo_core_square).adds(
-    "formula.window-rectangle", of.outside_rectangle
+OLMO_CORE_SQUARE = _olmo_core_formula("fa6c501", olmo_core_full_window_training_flops).adds(
+    "formula.window-rectangle", of.minus_macs_outside_window_rectangle
 )
 
 
@@ -106,7 +106,7 @@ _WITHOUT_KEYS = (  # no num_key_value_heads
 
 
 @with_formula("6 lin + 6 A T for each token, three matrices in each expert and feed-forward layer")
-def trl(work: TokenSequence) -> int:
+def trl_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by trl's formula, which assumes three matrices in
     each expert and each feed-forward layer.
     """
@@ -118,11 +118,15 @@ def trl(work: TokenSequence) -> int:
             else 3 * layer.ffn.hidden * layer.ffn.width
         )
     )
-    return 6 * (model.projections + routed + model.head + model.macs_per_pair * tokens) * tokens
+    return (
+        6
+        * (model.projection_macs + routed + model.head_macs + model.macs_per_pair * tokens)
+        * tokens
+    )
 
 
-@with_formula("-3 h f T of shared experts and of their gates")
-def shared_experts_dropped(work: TokenSequence) -> int:
+@rule_amount("shared_experts_dropped", "-3 h f T of shared experts and of their gates")
+def minus_shared_expert_macs(work: TokenSequence) -> int:
     """Return minus the MACs of the shared experts and of their gate, which trl's formula does not
     count.
     """
@@ -136,10 +140,11 @@ def shared_experts_dropped(work: TokenSequence) -> int:
     )
 
 
-@with_formula(
-    "A config without num_key_value_heads, or with experts but without decoder_sparse_step"
+@rule_amount(
+    "attribute_missing",
+    "A config without num_key_value_heads, or with experts but without decoder_sparse_step",
 )
-def attribute_missing(work: TokenSequence) -> int:
+def lacks_config_attribute(work: TokenSequence) -> int:
     """Return 1 if the config lacks an attribute that trl's formula reads, so that trl fails, else
     0.
     """
@@ -147,7 +152,7 @@ def attribute_missing(work: TokenSequence) -> int:
     return int(
         model.model_type in _WITHOUT_KEYS
         or has_latent_attention(work)
-        or (model.experts > 0 and model.model_type not in _SPARSE)
+        or (model.max_experts > 0 and model.model_type not in _SPARSE)
     )
 
 
@@ -155,13 +160,13 @@ TRL = (
     ArchitectureFormula(
         "trl",
         "1.16.0",
-        trl,
+        trl_training_flops,
         source="trl/trainer/utils.py: compute_flops_per_token",
         prints="flops_per_token",
     )
-    .adds("formula.gate-assumed", of.gates_added)
-    .adds("formula.shared-expert-missing", shared_experts_dropped)
-    .fails(attribute_missing)
+    .adds("formula.gate-assumed", of.extra_gate_macs)
+    .adds("formula.shared-expert-missing", minus_shared_expert_macs)
+    .fails(lacks_config_attribute)
 )
 
 
@@ -169,7 +174,7 @@ TRL = (
 
 
 @with_formula("2 (lin - router - V h) T + 2 A T min(T, W) + 2 V h: the prefill of T tokens")
-def vllm(work: TokenSequence) -> int:
+def vllm_forward_flops(work: TokenSequence) -> int:
     """Return the forward FLOPs of a prompt of T tokens by vLLM's formula, with the output matrix
     for one token only.
     """
@@ -178,23 +183,23 @@ def vllm(work: TokenSequence) -> int:
     keys = work.sum_attention(
         lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
     )
-    return 2 * (model.projections + ffn + keys) * tokens + 2 * model.head
+    return 2 * (model.projection_macs + ffn + keys) * tokens + 2 * model.head_macs
 
 
 VLLM = (
     ArchitectureFormula(
         "vllm",
         "0.33",
-        vllm,
+        vllm_forward_flops,
         source="vllm/v1/metrics/perf.py: ModelMetrics",
         prints="FLOPs",
         per="sequence",
         passes="forward",
     )
-    .adds("formula.gate-assumed", of.gates_added)
-    .adds("formula.router-missing", of.router_dropped)
-    .adds("formula.head-last-token", of.head_of_other_rows)
-    .adds("formula.window-rectangle", of.outside_rectangle)
+    .adds("formula.gate-assumed", of.extra_gate_macs)
+    .adds("formula.router-missing", of.minus_router_macs)
+    .adds("formula.head-last-token", of.minus_head_macs_before_last_token)
+    .adds("formula.window-rectangle", of.minus_macs_outside_window_rectangle)
 )
 
 CONVENTIONS = tuple(formula.convention for formula in (OLMO_CORE, OLMO_CORE_SQUARE, TRL, VLLM))

@@ -5,40 +5,52 @@ attention.
 from crossflops.ir.architecture import TokenSequence
 from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import ArchitectureFormula
+from crossflops.tools.formulas.formula import ArchitectureFormula, rule_amount
 
 # Which parameters are N.
 
 
-def _add_all_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
+def _add_all_parameter_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
     """Add the rules for a formula that counts all parameters, not only the matrices that a token
     passes: embeddings, unused experts, norms and biases; return the formula.
     """
     return (
-        formula.adds("formula.embedding-as-matmul", of.embedding_table, of.position_table)
-        .adds("formula.all-experts", of.inactive_experts)
-        .adds("formula.norms-as-matmul", of.norm_parameters)
-        .adds("formula.biases-as-matmul", of.bias_parameters)
+        formula.adds(
+            "formula.embedding-as-matmul",
+            of.embedding_lookup_macs_if_untied,
+            of.position_table_macs,
+        )
+        .adds("formula.all-experts", of.inactive_expert_macs)
+        .adds("formula.norms-as-matmul", of.norm_parameter_macs)
+        .adds("formula.biases-as-matmul", of.bias_parameter_macs)
     )
 
 
 @with_formula("6 P for each token, P all parameters")
-def six_n_d(work: TokenSequence) -> int:
+def six_n_d_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence as 6 x number of all parameters x tokens."""
     return 6 * work.architecture.parameters.total * work.tokens
 
 
-def _six_n_d(tool: str, edition: str, source: str) -> ArchitectureFormula:
+def _six_n_d_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
     """Return the formula 6 x parameters x tokens with its rules, under the given tool name,
     edition and source.
     """
-    formula = ArchitectureFormula(tool, edition, six_n_d, source=source, prints="FLOPs")
-    return _add_all_parameters(formula).adds("formula.attention-missing", of.attention_dropped)
+    formula = ArchitectureFormula(
+        tool, edition, six_n_d_training_flops, source=source, prints="FLOPs"
+    )
+    return _add_all_parameter_rules(formula).adds(
+        "formula.attention-missing", of.minus_attention_macs
+    )
 
 
-SIX_N_D = _six_n_d("6nd", "2022", "Hoffmann et al., Training Compute-Optimal LLMs, C = 6 N D")
-EUROPE = _six_n_d("eu", "2025", "Guidelines for providers of general-purpose AI models, annex")
-AWS = _six_n_d(
+SIX_N_D = _six_n_d_formula(
+    "6nd", "2022", "Hoffmann et al., Training Compute-Optimal LLMs, C = 6 N D"
+)
+EUROPE = _six_n_d_formula(
+    "eu", "2025", "Guidelines for providers of general-purpose AI models, annex"
+)
+AWS = _six_n_d_formula(
     "aws", "full", "flops_meter.py: calculate_finetuning_flops, all parameters trainable"
 )
 
@@ -47,37 +59,44 @@ AWS = _six_n_d(
 
 
 @with_formula("6 N for each token, N the matrices of the layers that a token uses")
-def kaplan(work: TokenSequence) -> int:
+def kaplan_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by Kaplan's formula: 6 x matrix elements of the
     layers that a token passes x tokens, without embeddings, output matrix and attention scores.
     """
     model = work.architecture
-    return 6 * (model.projections + model.ffn + model.router) * work.tokens
+    return 6 * (model.projection_macs + model.ffn_macs + model.router_macs) * work.tokens
 
 
 @with_formula("2 N + 2 L T H d for each token, N the matrices of the layers that it uses")
-def kaplan_forward(work: TokenSequence) -> int:
+def kaplan_forward_flops(work: TokenSequence) -> int:
     """Return the forward FLOPs of a sequence by Kaplan's formula: matrices of the layers that a
     token passes, and one attention product.
     """
     model = work.architecture
     attention = work.sum_attention(lambda layer: layer.heads * layer.value_dim) * work.tokens
-    return 2 * (model.projections + model.ffn + model.router + attention) * work.tokens
+    return (
+        2 * (model.projection_macs + model.ffn_macs + model.router_macs + attention) * work.tokens
+    )
 
 
 _KAPLAN = "Kaplan et al., Scaling Laws for Neural Language Models, 2.1"
 KAPLAN = (
-    ArchitectureFormula("kaplan", "2020", kaplan, source=_KAPLAN, prints="FLOPs")
-    .adds("formula.head-missing", of.head_dropped)
-    .adds("formula.attention-missing", of.attention_dropped)
+    ArchitectureFormula("kaplan", "2020", kaplan_training_flops, source=_KAPLAN, prints="FLOPs")
+    .adds("formula.head-missing", of.minus_head_macs)
+    .adds("formula.attention-missing", of.minus_attention_macs)
 )
 KAPLAN_FORWARD = (
     ArchitectureFormula(
-        "kaplan", "2020-forward", kaplan_forward, source=_KAPLAN, prints="FLOPs", passes="forward"
+        "kaplan",
+        "2020-forward",
+        kaplan_forward_flops,
+        source=_KAPLAN,
+        prints="FLOPs",
+        passes="forward",
     )
-    .adds("formula.head-missing", of.head_dropped)
-    .adds("formula.head-dim-assumed", of.heads_of_value_depth)
-    .adds("formula.one-attention-matmul", of.second_attention_product)
+    .adds("formula.head-missing", of.minus_head_macs)
+    .adds("formula.head-dim-assumed", of.extra_attention_macs_of_value_dim)
+    .adds("formula.one-attention-matmul", of.minus_second_attention_product_macs)
 )
 
 
@@ -85,7 +104,7 @@ KAPLAN_FORWARD = (
 
 
 @with_formula("6 P + 12 L H d T for each token")
-def palm(work: TokenSequence) -> int:
+def palm_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by PaLM's formula: all parameters, and both
     attention products over all pairs of tokens.
     """
@@ -93,22 +112,22 @@ def palm(work: TokenSequence) -> int:
     return (6 * work.architecture.parameters.total + 12 * width * work.tokens) * work.tokens
 
 
-PALM = _add_all_parameters(
+PALM = _add_all_parameter_rules(
     ArchitectureFormula(
         "palm",
         "2022",
-        palm,
+        palm_training_flops,
         source="Chowdhery et al., PaLM, appendix B",
         prints="FLOPs",
     )
-).adds("formula.head-dim-assumed", of.heads_of_value_depth)
+).adds("formula.head-dim-assumed", of.extra_attention_macs_of_value_dim)
 
 
 # nanoGPT, model.py: estimate_mfu.
 
 
 @with_formula("6 N + 12 L H (h // H) T for each token, N all parameters but positions")
-def nanogpt(work: TokenSequence) -> int:
+def nanogpt_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by nanoGPT's formula: all parameters except
     positions, and attention with heads of size (hidden size // heads).
     """
@@ -120,13 +139,17 @@ def nanogpt(work: TokenSequence) -> int:
 
 NANOGPT = (
     ArchitectureFormula(
-        "nanogpt", "3adf61e", nanogpt, source="model.py: estimate_mfu", prints="flops"
+        "nanogpt",
+        "3adf61e",
+        nanogpt_training_flops,
+        source="model.py: estimate_mfu",
+        prints="flops",
     )
-    .adds("formula.embedding-as-matmul", of.embedding_table)
-    .adds("formula.all-experts", of.inactive_experts)
-    .adds("formula.norms-as-matmul", of.norm_parameters)
-    .adds("formula.biases-as-matmul", of.bias_parameters)
-    .adds("formula.head-dim-assumed", of.heads_by_division)
+    .adds("formula.embedding-as-matmul", of.embedding_lookup_macs_if_untied)
+    .adds("formula.all-experts", of.inactive_expert_macs)
+    .adds("formula.norms-as-matmul", of.norm_parameter_macs)
+    .adds("formula.biases-as-matmul", of.bias_parameter_macs)
+    .adds("formula.head-dim-assumed", of.extra_attention_macs_of_divided_width)
 )
 
 
@@ -134,17 +157,20 @@ NANOGPT = (
 
 
 @with_formula("6 P + 12 L h T + 8 L h T for each token, P including both the head and the table")
-def litgpt(work: TokenSequence) -> int:
+def litgpt_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by litgpt's formula, which adds the attention work
     twice and counts an output matrix separate from the embedding table.
     """
     model, tokens = work.architecture, work.tokens
-    number = model.parameters.total + (model.head if model.tied else 0)
+    number = model.parameters.total + (model.head_macs if model.tied else 0)
     return (6 * number + 20 * len(model.layers) * model.hidden * tokens) * tokens
 
 
-@with_formula("4 L h T^2 of 2 FLOPs: attention again, for frozen weights that do not exist")
-def attention_of_frozen(work: TokenSequence) -> int:
+@rule_amount(
+    "attention_of_frozen",
+    "4 L h T^2 of 2 FLOPs: attention again, for frozen weights that do not exist",
+)
+def attention_macs_of_frozen_weights(work: TokenSequence) -> int:
     """Return the MACs that litgpt's formula adds for the attention of frozen weights, although no
     weight is frozen: layers x hidden size x tokens^2, to be multiplied by 8 FLOPs.
     """
@@ -152,8 +178,10 @@ def attention_of_frozen(work: TokenSequence) -> int:
     return len(model.layers) * model.hidden * work.tokens**2
 
 
-@with_formula("Latent attention, and attention sinks: litgpt has no such models")
-def other_library_model(work: TokenSequence) -> int:
+@rule_amount(
+    "other_library_model", "Latent attention, and attention sinks: litgpt has no such models"
+)
+def is_unsupported_by_litgpt(work: TokenSequence) -> int:
     """Return 1 for a model with latent attention or attention sinks, which litgpt does not have,
     else 0.
     """
@@ -165,18 +193,18 @@ LITGPT = (
     ArchitectureFormula(
         "litgpt",
         "0.5.13",
-        litgpt,
+        litgpt_training_flops,
         source="litgpt/utils.py: estimate_flops",
         prints="FLOPs",
         per="sequence",
     )
-    .adds("formula.embedding-as-matmul", of.embedding_always, of.position_table)
-    .adds("formula.all-experts", of.inactive_experts)
-    .adds("formula.norms-as-matmul", of.norm_parameters)
-    .adds("formula.biases-as-matmul", of.bias_parameters)
-    .adds("formula.head-dim-assumed", of.heads_of_width)
-    .adds("formula.attention-twice", attention_of_frozen, factor=8)
-    .fails(other_library_model)
+    .adds("formula.embedding-as-matmul", of.embedding_lookup_macs, of.position_table_macs)
+    .adds("formula.all-experts", of.inactive_expert_macs)
+    .adds("formula.norms-as-matmul", of.norm_parameter_macs)
+    .adds("formula.biases-as-matmul", of.bias_parameter_macs)
+    .adds("formula.head-dim-assumed", of.extra_attention_macs_of_hidden_width)
+    .adds("formula.attention-twice", attention_macs_of_frozen_weights, factor=8)
+    .fails(is_unsupported_by_litgpt)
 )
 
 
@@ -184,7 +212,7 @@ LITGPT = (
 
 
 @with_formula("6 (P - elements of nn.Embedding) for each token")
-def total_flos(work: TokenSequence) -> int:
+def trainer_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by the Trainer of transformers (`total_flos`): 6 x
     parameters outside nn.Embedding x tokens.
     """
@@ -196,16 +224,16 @@ TOTAL_FLOS = (
     ArchitectureFormula(
         "total-flos",
         "5.23",
-        total_flos,
+        trainer_training_flops,
         source="transformers/trainer.py: Trainer.floating_point_ops",
         prints="total_flos",
         per="sequence",
     )
-    .adds("formula.head-missing", of.tied_head_dropped)
-    .adds("formula.all-experts", of.inactive_experts)
-    .adds("formula.norms-as-matmul", of.norm_parameters)
-    .adds("formula.biases-as-matmul", of.bias_parameters)
-    .adds("formula.attention-missing", of.attention_dropped)
+    .adds("formula.head-missing", of.minus_tied_head_macs)
+    .adds("formula.all-experts", of.inactive_expert_macs)
+    .adds("formula.norms-as-matmul", of.norm_parameter_macs)
+    .adds("formula.biases-as-matmul", of.bias_parameter_macs)
+    .adds("formula.attention-missing", of.minus_attention_macs)
 )
 
 
@@ -215,13 +243,13 @@ TOTAL_FLOS = (
 @with_formula(
     "6 N + 12 L h T for each token, N the parameters that a token uses, including the table"
 )
-def llm_foundry(work: TokenSequence) -> int:
+def llm_foundry_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by llm-foundry's formula: the parameters that a
     token passes, with the embedding table, and attention with heads whose total width is the
     hidden size.
     """
     model, tokens = work.architecture, work.tokens
-    number = model.parameters.total - model.inactive - model.inactive_biases
+    number = model.parameters.total - model.inactive_weights - model.inactive_biases
     return (6 * number + 12 * len(model.layers) * model.hidden * tokens) * tokens
 
 
@@ -229,15 +257,17 @@ LLM_FOUNDRY = (
     ArchitectureFormula(
         "llm-foundry",
         "0.22",
-        llm_foundry,
+        llm_foundry_training_flops,
         source="llmfoundry/models/mpt/modeling_mpt.py: flops_per_batch",
         prints="flops_per_batch",
         per="sequence",
     )
-    .adds("formula.embedding-as-matmul", of.embedding_table, of.position_table)
-    .adds("formula.norms-as-matmul", of.norm_parameters)
-    .adds("formula.biases-as-matmul", of.active_biases)
-    .adds("formula.head-dim-assumed", of.heads_of_width)
+    .adds(
+        "formula.embedding-as-matmul", of.embedding_lookup_macs_if_untied, of.position_table_macs
+    )
+    .adds("formula.norms-as-matmul", of.norm_parameter_macs)
+    .adds("formula.biases-as-matmul", of.active_bias_macs)
+    .adds("formula.head-dim-assumed", of.extra_attention_macs_of_hidden_width)
 )
 
 CONVENTIONS = tuple(

@@ -5,12 +5,28 @@ from typing import Literal
 
 from crossflops.ir.architecture import AttentionSizes, FormulaTraits, TokenSequence
 from crossflops.ir.training import Passes
-from crossflops.rules.rule import Convention, Rules, Tool
+from crossflops.rules.rule import Convention, Rules, Tool, with_formula
 
 TRAINING, FORWARD = 6, 2  # FLOPs of a MAC: three passes, or one
-_PASSES: dict[Passes, int] = {"training": TRAINING, "forward": FORWARD}
+_FLOPS_PER_MAC: dict[Passes, int] = {"training": TRAINING, "forward": FORWARD}
 
 Amount = Callable[[TokenSequence], int]
+
+
+def rule_amount(rule_name: str, formula: str) -> Callable[[Amount], Amount]:
+    """Return a decorator that declares a function as the amount of the rule `rule_name`.
+
+    Args:
+        rule_name: The last part of the rule's id, which is printed, so it never changes.
+        formula: The text that pages print as the formula of the amount.
+    """
+
+    def set_rule_name(amount: Amount) -> Amount:
+        """Set the name of the rule and the printed formula, and return the function."""
+        amount.rule_name = rule_name  # type: ignore[attr-defined]
+        return with_formula(formula)(amount)
+
+    return set_rule_name
 
 
 class ArchitectureFormula:
@@ -30,7 +46,7 @@ class ArchitectureFormula:
         per: Literal["token", "sequence"] = "token",
         passes: Passes = "training",
     ) -> None:
-        self.factor = _PASSES[passes]
+        self.factor = _FLOPS_PER_MAC[passes]
         self._tool = Tool(
             tool,
             edition=edition,
@@ -52,14 +68,16 @@ class ArchitectureFormula:
         The default factor is the FLOPs of one MAC: 6 for training, 2 for a forward pass.
         """
         for amount in amounts:
-            self._rules.adds(cause=cause, factor=factor or self.factor)(amount)
+            name = _rule_name(amount)
+            self._rules.adds(cause=cause, factor=factor or self.factor, name=name)(amount)
         return self
 
     def fails(self, amount: Amount) -> "ArchitectureFormula":
         """Add a rule that rejects each architecture for which `amount` is not 0; return the
         formula.
         """
-        self._rules.fails(cause="formula.model-unsupported")(amount)
+        name = _rule_name(amount)
+        self._rules.fails(cause="formula.model-unsupported", name=name)(amount)
         return self
 
     @property
@@ -68,20 +86,25 @@ class ArchitectureFormula:
         return self._tool.convention
 
 
-def other_attentions(work: TokenSequence) -> Iterator[AttentionSizes]:
+def _rule_name(amount: Amount) -> str:
+    """Return the rule name that `rule_amount` gave to a function, or the name of the function."""
+    return str(getattr(amount, "rule_name", getattr(amount, "__name__", "")))
+
+
+def attentions_without_window(work: TokenSequence) -> Iterator[AttentionSizes]:
     """Yield the attention sizes of each layer that has no window shorter than the sequence."""
     for layer in work.architecture.layers:
-        if not is_cut(layer.attention, work.tokens):
+        if not has_window_shorter_than(layer.attention, work.tokens):
             yield layer.attention
 
 
-def cut_attentions(work: TokenSequence) -> Iterator[AttentionSizes]:
+def attentions_with_window(work: TokenSequence) -> Iterator[AttentionSizes]:
     """Yield the attention sizes of each layer that has a window shorter than the sequence."""
     for layer in work.architecture.layers:
-        if is_cut(layer.attention, work.tokens):
+        if has_window_shorter_than(layer.attention, work.tokens):
             yield layer.attention
 
 
-def is_cut(attention: AttentionSizes, tokens: int) -> bool:
+def has_window_shorter_than(attention: AttentionSizes, tokens: int) -> bool:
     """Return whether the layer has an attention window shorter than `tokens`."""
     return attention.window is not None and attention.window < tokens

@@ -9,12 +9,16 @@ requests 3029 and 3947); NeMo has a function for each family, utils/flops_formul
 from crossflops.ir.architecture import AttentionSizes, TokenSequence
 from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import ArchitectureFormula, cut_attentions
+from crossflops.tools.formulas.formula import (
+    ArchitectureFormula,
+    attentions_with_window,
+    rule_amount,
+)
 
 _DIVISIBLE = 128  # make_vocab_size_divisible_by, without tensor parallelism
 
 
-def _head_with_padding(work: TokenSequence) -> int:
+def _head_macs_per_token_with_padding(work: TokenSequence) -> int:
     """Return the MACs per token of the output matrix, with its rows padded to a multiple of
     128.
     """
@@ -22,12 +26,12 @@ def _head_with_padding(work: TokenSequence) -> int:
     return -(-model.vocabulary // _DIVISIBLE) * _DIVISIBLE * model.hidden
 
 
-@with_formula("h (V' - V) T, V' the next multiple of 128")
-def vocabulary_padding(work: TokenSequence) -> int:
+@rule_amount("vocabulary_padding", "h (V' - V) T, V' the next multiple of 128")
+def extra_macs_of_vocabulary_padding(work: TokenSequence) -> int:
     """Return the MACs that Megatron's formulas add because they pad the rows of the output matrix
     to a multiple of 128.
     """
-    return (_head_with_padding(work) - work.architecture.head) * work.tokens
+    return (_head_macs_per_token_with_padding(work) - work.architecture.head_macs) * work.tokens
 
 
 def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
@@ -41,77 +45,92 @@ def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
     )
 
 
-def _dense_macs(work: TokenSequence, gates: bool) -> int:
+def _matrix_macs_per_token(work: TokenSequence, gates: bool) -> int:
     """Return the MACs per token that Megatron's formulas count for matrices: all without the
     router, plus the parameters of latent norms; gate matrices only if `gates` is true.
     """
     model = work.architecture
     ranks = model.parameters.rank_norms
-    return model.projections + ranks + _ffn_macs_per_token(work, gates) + _head_with_padding(work)
+    return (
+        model.projection_macs
+        + ranks
+        + _ffn_macs_per_token(work, gates)
+        + _head_macs_per_token_with_padding(work)
+    )
 
 
 @with_formula("6 (lin - router) + 3 A T for each token; a gate is a third matrix if it is SiLU")
-def megatron_lm(work: TokenSequence) -> int:
+def megatron_lm_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by Megatron-LM's formula, which counts half of all
     pairs of tokens, and a gate matrix only if the activation is SiLU.
     """
     tokens = work.tokens
-    dense = _dense_macs(work, gates=of.is_swiglu(work))
+    dense = _matrix_macs_per_token(work, gates=of.is_swiglu(work))
     return 6 * dense * tokens + 3 * work.architecture.macs_per_pair * tokens**2
 
 
-def _bridge_windows(work: TokenSequence) -> tuple[AttentionSizes, ...]:
+def _attentions_counted_with_window(work: TokenSequence) -> tuple[AttentionSizes, ...]:
     """Return the attention sizes of the layers that Megatron-Bridge counts with a window: the
     layers that have one, or all layers if its config cannot say which.
     """
     model = work.architecture
     skips = model.model_type in ("gpt_oss", "gemma2")  # those with a window_attn_skip_freq
     return (
-        tuple(cut_attentions(work))
-        if skips or not tuple(cut_attentions(work))
+        tuple(attentions_with_window(work))
+        if skips or not tuple(attentions_with_window(work))
         else tuple(layer.attention for layer in model.layers)
     )
 
 
-def _model_window(work: TokenSequence) -> int:
+def _smallest_window_tokens(work: TokenSequence) -> int:
     """Return the smallest window of all layers in tokens, or 0 if no layer has a window shorter
     than the sequence.
     """
-    return min((layer.window or work.tokens for layer in cut_attentions(work)), default=0)
+    return min((layer.window or work.tokens for layer in attentions_with_window(work)), default=0)
 
 
 @with_formula("6 (lin - router) + 3 A T for each token; exact pairs of windows")
-def megatron_bridge(work: TokenSequence) -> int:
+def megatron_bridge_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by Megatron-Bridge's formula, which counts the exact
     pairs of a window, and half of all pairs of tokens in other layers.
     """
     tokens = work.tokens
-    windowed = _bridge_windows(work)
-    width = _model_window(work)
+    windowed = _attentions_counted_with_window(work)
+    width = _smallest_window_tokens(work)
     pairs = tokens * width - width * (width - 1) // 2
     within = work.sum_attention(lambda layer: layer.macs_per_pair, windowed)
     others = work.architecture.macs_per_pair - within
-    dense = _dense_macs(work, gates=True) * tokens
+    dense = _matrix_macs_per_token(work, gates=True) * tokens
     return 6 * (dense + within * pairs) + 3 * others * tokens**2
 
 
-@with_formula("+A T^2 of layers that are counted as layers without a window, before halving")
-def half_of_other_layers(work: TokenSequence) -> int:
+@rule_amount(
+    "half_of_other_layers",
+    "+A T^2 of layers that are counted as layers without a window, before halving",
+)
+def all_pairs_macs_counted_without_window(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, in layers that Megatron-Bridge counts
     without a window; the rule counts half of them.
     """
-    within = work.sum_attention(lambda layer: layer.macs_per_pair, _bridge_windows(work))
+    within = work.sum_attention(
+        lambda layer: layer.macs_per_pair, _attentions_counted_with_window(work)
+    )
     return (work.architecture.macs_per_pair - within) * work.tokens**2
 
 
-@with_formula("-A (T^2 - T W + W (W - 1) / 2) of layers without a window that are counted with W")
-def window_of_all_layers(work: TokenSequence) -> int:
+@rule_amount(
+    "window_of_all_layers",
+    "-A (T^2 - T W + W (W - 1) / 2) of layers without a window that are counted with W",
+)
+def minus_macs_of_assumed_windows(work: TokenSequence) -> int:
     """Return minus the MACs that Megatron-Bridge's formula loses because it applies the window
     also to layers without one.
     """
-    tokens, width = work.tokens, _model_window(work)
-    within = work.sum_attention(lambda layer: layer.macs_per_pair, _bridge_windows(work))
-    cut = work.sum_attention(lambda layer: layer.macs_per_pair, cut_attentions(work))
+    tokens, width = work.tokens, _smallest_window_tokens(work)
+    within = work.sum_attention(
+        lambda layer: layer.macs_per_pair, _attentions_counted_with_window(work)
+    )
+    cut = work.sum_attention(lambda layer: layer.macs_per_pair, attentions_with_window(work))
     return (cut - within) * (tokens**2 - tokens * width + width * (width - 1) // 2)
 
 
@@ -120,44 +139,44 @@ def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
     vocabulary; return the formula.
     """
     return (
-        formula.adds("formula.norms-as-matmul", of.rank_norm_parameters)
-        .adds("formula.router-missing", of.router_dropped)
-        .adds("formula.vocab-padded", vocabulary_padding)
+        formula.adds("formula.norms-as-matmul", of.latent_norm_parameter_macs)
+        .adds("formula.router-missing", of.minus_router_macs)
+        .adds("formula.vocab-padded", extra_macs_of_vocabulary_padding)
     )
 
 
-def _half_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
+def _megatron_lm_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
     """Return Megatron-LM's formula, which counts half of all pairs of tokens, under the given tool
     name, edition and source.
     """
     formula = ArchitectureFormula(
-        tool, edition, megatron_lm, source=source, prints="FLOPs", per="sequence"
+        tool, edition, megatron_lm_training_flops, source=source, prints="FLOPs", per="sequence"
     )
     return (
         _add_megatron_rules(formula)
-        .adds("formula.glu-as-two-matrices", of.other_gates_dropped)
-        .adds("formula.causal-half", of.attention_square, factor=-3)
+        .adds("formula.glu-as-two-matrices", of.minus_gate_macs_unless_swiglu)
+        .adds("formula.causal-half", of.all_pairs_attention_macs, factor=-3)
     )
 
 
 _LM = "megatron/training/training.py: num_floating_point_operations"
 _BRIDGE = "megatron/bridge/training/utils/flop_utils.py: num_floating_point_operations"
-MEGATRON_LM = _half_formula("megatron-lm", "d98e8a6", _LM)
-BRIDGE_OLD = _half_formula("megatron-bridge", "0.4.2", _BRIDGE)
+MEGATRON_LM = _megatron_lm_formula("megatron-lm", "d98e8a6", _LM)
+BRIDGE_OLD = _megatron_lm_formula("megatron-bridge", "0.4.2", _BRIDGE)
 BRIDGE = (
     _add_megatron_rules(
         ArchitectureFormula(
             "megatron-bridge",
             "0.5.0",
-            megatron_bridge,
+            megatron_bridge_training_flops,
             source=_BRIDGE,
             prints="FLOPs",
             per="sequence",
         )
     )
-    .adds("formula.causal-half", half_of_other_layers, factor=-3)
-    .adds("formula.window-exact", of.outside_window)
-    .adds("formula.window-all-layers", window_of_all_layers)
+    .adds("formula.causal-half", all_pairs_macs_counted_without_window, factor=-3)
+    .adds("formula.window-exact", of.minus_macs_outside_window)
+    .adds("formula.window-all-layers", minus_macs_of_assumed_windows)
 )
 
 
@@ -176,13 +195,13 @@ def _is_qwen(work: TokenSequence) -> bool:
     "6 (lin - router) + 3 A T for each token; GPT-OSS with exact pairs, Qwen3 with h instead of "
     "H d"
 )
-def nemo(work: TokenSequence) -> int:
+def nemo_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by NeMo's formula for the model family: exact pairs
     of tokens for GPT-OSS, half of all pairs for others; heads of total width h (hidden size) for
     Qwen3.
     """
     model, tokens = work.architecture, work.tokens
-    dense = model.ffn + model.head
+    dense = model.ffn_macs + model.head_macs
     if model.model_type in _QWEN:
         width = model.hidden
         projections = work.sum_attention(
@@ -190,49 +209,55 @@ def nemo(work: TokenSequence) -> int:
         )
         core = len(model.layers) * 2 * width
         return 6 * (dense + projections) * tokens + 3 * core * tokens**2
-    dense += model.projections
+    dense += model.projection_macs
     if model.model_type == "gpt_oss":
         pairs = work.sum_attention(lambda layer: layer.macs_per_pair * layer.window_pairs(tokens))
         return 6 * (dense * tokens + pairs)
     return 6 * dense * tokens + 3 * model.macs_per_pair * tokens**2
 
 
-@with_formula("+A T^2, before halving, except for GPT-OSS")
-def half_but_of_oss(work: TokenSequence) -> int:
+@rule_amount("half_but_of_oss", "+A T^2, before halving, except for GPT-OSS")
+def all_pairs_macs_unless_gpt_oss(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, or 0 for GPT-OSS; the rule
     counts half of them.
     """
-    return 0 if work.architecture.model_type == "gpt_oss" else of.attention_square(work)
+    return 0 if work.architecture.model_type == "gpt_oss" else of.all_pairs_attention_macs(work)
 
 
-@with_formula("-A T (T - 1) / 2 of layers of GPT-OSS without a window shorter than T")
-def triangle_of_oss(work: TokenSequence) -> int:
+@rule_amount(
+    "triangle_of_oss", "-A T (T - 1) / 2 of layers of GPT-OSS without a window shorter than T"
+)
+def minus_gpt_oss_macs_above_diagonal(work: TokenSequence) -> int:
     """Return minus the MACs of the pairs above the diagonal in layers of GPT-OSS without a window
     shorter than the sequence; 0 for other models.
     """
-    return of.above_diagonal(work) if work.architecture.model_type == "gpt_oss" else 0
+    return of.minus_macs_above_diagonal(work) if work.architecture.model_type == "gpt_oss" else 0
 
 
-@with_formula("-A (T^2 - T W + W (W - 1) / 2) of layers of GPT-OSS with a window W shorter than T")
-def window_of_oss(work: TokenSequence) -> int:
+@rule_amount(
+    "window_of_oss",
+    "-A (T^2 - T W + W (W - 1) / 2) of layers of GPT-OSS with a window W shorter than T",
+)
+def minus_gpt_oss_macs_outside_window(work: TokenSequence) -> int:
     """Return minus the MACs of the pairs outside the window in layers of GPT-OSS with a window
     shorter than the sequence; 0 for other models.
     """
-    return of.outside_window(work) if work.architecture.model_type == "gpt_oss" else 0
+    return of.minus_macs_outside_window(work) if work.architecture.model_type == "gpt_oss" else 0
 
 
-@with_formula(
-    "(2 L h - A) T^2 of Qwen3, before halving: h is used instead of H d, the width of all heads"
+@rule_amount(
+    "half_heads_of_qwen",
+    "(2 L h - A) T^2 of Qwen3, before halving: h is used instead of H d, the width of all heads",
 )
-def half_heads_of_qwen(work: TokenSequence) -> int:
+def extra_qwen_attention_macs(work: TokenSequence) -> int:
     """Return how many more attention MACs NeMo's formula counts for Qwen3, where the total width
     of the heads is the hidden size; 0 for other models. The rule counts half of them.
     """
-    return of.heads_of_width(work) if _is_qwen(work) else 0
+    return of.extra_attention_macs_of_hidden_width(work) if _is_qwen(work) else 0
 
 
-@with_formula("(2 h^2 (1 + KV / H) - projections) T in each layer of Qwen3")
-def projections_of_qwen(work: TokenSequence) -> int:
+@rule_amount("projections_of_qwen", "(2 h^2 (1 + KV / H) - projections) T in each layer of Qwen3")
+def extra_qwen_projection_macs(work: TokenSequence) -> int:
     """Return how many more projection MACs NeMo's formula counts for Qwen3 because it uses the
     hidden size as the total width of the heads; 0 for other models.
     """
@@ -246,8 +271,8 @@ def projections_of_qwen(work: TokenSequence) -> int:
     )
 
 
-@with_formula("A family of models for which NeMo's functions are not modelled here")
-def other_family(work: TokenSequence) -> int:
+@rule_amount("other_family", "A family of models for which NeMo's functions are not modelled here")
+def is_unsupported_by_nemo(work: TokenSequence) -> int:
     """Return 1 if the convention has no NeMo function for the `model_type`, else 0."""
     return int(work.architecture.model_type not in (*_LLAMA, *_QWEN, "gpt_oss"))
 
@@ -256,18 +281,18 @@ NEMO = (
     ArchitectureFormula(
         "nemo",
         "2.5.0",
-        nemo,
+        nemo_training_flops,
         source="nemo/utils/flops_formulas.py",
         prints="FLOPs",
         per="sequence",
     )
-    .adds("formula.router-missing", of.router_dropped)
-    .adds("formula.causal-half", half_but_of_oss, factor=-3)
-    .adds("formula.head-dim-assumed", half_heads_of_qwen, factor=3)
-    .adds("formula.head-dim-assumed", projections_of_qwen)
-    .adds("formula.causal-triangle", triangle_of_oss)
-    .adds("formula.window-exact", window_of_oss)
-    .fails(other_family)
+    .adds("formula.router-missing", of.minus_router_macs)
+    .adds("formula.causal-half", all_pairs_macs_unless_gpt_oss, factor=-3)
+    .adds("formula.head-dim-assumed", extra_qwen_attention_macs, factor=3)
+    .adds("formula.head-dim-assumed", extra_qwen_projection_macs)
+    .adds("formula.causal-triangle", minus_gpt_oss_macs_above_diagonal)
+    .adds("formula.window-exact", minus_gpt_oss_macs_outside_window)
+    .fails(is_unsupported_by_nemo)
 )
 
 CONVENTIONS = tuple(formula.convention for formula in (MEGATRON_LM, BRIDGE, BRIDGE_OLD, NEMO))

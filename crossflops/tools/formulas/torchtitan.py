@@ -10,12 +10,12 @@ Its Hugging Face backend passes d for dqk + dv, and sees no table to take out.
 from crossflops.ir.architecture import TokenSequence
 from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import ArchitectureFormula
+from crossflops.tools.formulas.formula import Amount, ArchitectureFormula
 
 _SOURCE = "torchtitan/models/utils.py: get_dense_model_nparams_and_flops"
 
 
-def _active_parameters(work: TokenSequence) -> int:
+def _active_parameter_count(work: TokenSequence) -> int:
     """Return the number of parameters that torchtitan counts for a token: all except the embedding
     table and the experts that the token does not pass.
 
@@ -23,42 +23,42 @@ def _active_parameters(work: TokenSequence) -> int:
     """
     model = work.architecture
     parameters = model.parameters
-    return parameters.total - parameters.table - model.inactive - model.inactive_biases
+    return parameters.total - parameters.table - model.inactive_weights - model.inactive_biases
 
 
 @with_formula("6 (P - table - inactive experts) + 12 L H (h // H) T for each token")
-def torchtitan_by_division(work: TokenSequence) -> int:
+def torchtitan_training_flops_by_division(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by the formula of torchtitan 0.2.0, which uses
     hidden size // heads as the size of a head.
     """
     model, tokens = work.architecture, work.tokens
     depth = work.sum_attention(lambda layer: layer.heads * (model.hidden // layer.heads))
-    return (6 * _active_parameters(work) + 12 * depth * tokens) * tokens
+    return (6 * _active_parameter_count(work) + 12 * depth * tokens) * tokens
 
 
 @with_formula("6 (P - table - inactive experts) + 6 L H (dqk + dv) T for each token")
-def torchtitan_without_shared_head(work: TokenSequence) -> int:
+def torchtitan_training_flops_without_shared_head(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by the formula of torchtitan 0.2.1, which leaves out
     an output matrix that is also the embedding table.
     """
     pairs = work.architecture.macs_per_pair * work.tokens
-    return 6 * (_active_parameters(work) + pairs) * work.tokens
+    return 6 * (_active_parameter_count(work) + pairs) * work.tokens
 
 
 @with_formula(
     "6 (P - table - inactive experts + a shared head) + 6 L H (dqk + dv) T for each token"
 )
-def torchtitan(work: TokenSequence) -> int:
+def torchtitan_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by the formula of torchtitan 0.3.0, which counts an
     output matrix also if it is the embedding table.
     """
     model = work.architecture
-    shared = model.head * work.tokens if model.tied else 0
-    return torchtitan_without_shared_head(work) + 6 * shared
+    shared = model.head_macs * work.tokens if model.tied else 0
+    return torchtitan_training_flops_without_shared_head(work) + 6 * shared
 
 
 @with_formula("6 P + 6 L H d T for each token")
-def torchtitan_huggingface(work: TokenSequence) -> int:
+def torchtitan_huggingface_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by the formula of torchtitan's Hugging Face backend:
     all parameters, and one head size for queries and values.
     """
@@ -66,44 +66,52 @@ def torchtitan_huggingface(work: TokenSequence) -> int:
     return 6 * (work.architecture.parameters.total + depth * work.tokens) * work.tokens
 
 
-def _torchtitan_formula(edition: str, number, source: str = _SOURCE) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
+def _torchtitan_formula(
+    edition: str, training_flops: Amount, source: str = _SOURCE
+) -> ArchitectureFormula:
     """Return torchtitan's formula for training FLOPs per token in one edition, without rules."""
     return ArchitectureFormula(
-        "torchtitan", edition, number, source=source, prints="num_flops_per_token"
+        "torchtitan", edition, training_flops, source=source, prints="num_flops_per_token"
     )
 
 
-def _add_active_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
+def _add_active_parameter_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
     """Add the rules for a formula that counts all active parameters as matrix elements (positions,
     norms and biases); return the formula.
     """
     return formula.adds(
-        "formula.embedding-as-matmul", of.position_table
+        "formula.embedding-as-matmul", of.position_table_macs
     ).adds(
-        "formula.norms-as-matmul", of.norm_parameters
-    ).adds("formula.biases-as-matmul", of.active_biases)  # fmt: skip
+        "formula.norms-as-matmul", of.norm_parameter_macs
+    ).adds("formula.biases-as-matmul", of.active_bias_macs)  # fmt: skip
 
 
 CONVENTIONS = tuple(
     formula.convention
     for formula in (
-        _add_active_parameters(_torchtitan_formula("0.3.0", torchtitan)),
-        _add_active_parameters(_torchtitan_formula("0.2.1", torchtitan_without_shared_head)).adds(
-            "formula.head-missing", of.tied_head_dropped
-        ),
-        _add_active_parameters(_torchtitan_formula("0.2.0", torchtitan_by_division))
-        .adds("formula.head-missing", of.tied_head_dropped)
-        .adds("formula.head-dim-assumed", of.heads_by_division),
+        _add_active_parameter_rules(_torchtitan_formula("0.3.0", torchtitan_training_flops)),
+        _add_active_parameter_rules(
+            _torchtitan_formula("0.2.1", torchtitan_training_flops_without_shared_head)
+        ).adds("formula.head-missing", of.minus_tied_head_macs),
+        _add_active_parameter_rules(
+            _torchtitan_formula("0.2.0", torchtitan_training_flops_by_division)
+        )
+        .adds("formula.head-missing", of.minus_tied_head_macs)
+        .adds("formula.head-dim-assumed", of.extra_attention_macs_of_divided_width),
         _torchtitan_formula(
             "0.3.0-hf",
-            torchtitan_huggingface,
+            torchtitan_huggingface_training_flops,
             "torchtitan's Hugging Face backend: get_moe_model_nparams_and_flops, head_dims",
         )
-        .adds("formula.embedding-as-matmul", of.embedding_table, of.position_table)
-        .adds("formula.all-experts", of.inactive_experts)
-        .adds("formula.norms-as-matmul", of.norm_parameters)
-        .adds("formula.biases-as-matmul", of.bias_parameters)
-        .adds("formula.head-dim-assumed", of.heads_of_value_depth)
-        .adds("formula.one-attention-matmul", of.second_attention_product),
+        .adds(
+            "formula.embedding-as-matmul",
+            of.embedding_lookup_macs_if_untied,
+            of.position_table_macs,
+        )
+        .adds("formula.all-experts", of.inactive_expert_macs)
+        .adds("formula.norms-as-matmul", of.norm_parameter_macs)
+        .adds("formula.biases-as-matmul", of.bias_parameter_macs)
+        .adds("formula.head-dim-assumed", of.extra_attention_macs_of_value_dim)
+        .adds("formula.one-attention-matmul", of.minus_second_attention_product_macs),
     )
 )

@@ -9,8 +9,12 @@ from msgspec import UNSET, UnsetType
 from crossflops.ir.profile import Failure, Lesson, Profile
 from crossflops.ir.reconciliation import ParamsReconciliation, Reconciliation
 from crossflops.ir.trace import Setting
-from crossflops.ledger.training.rule_of_thumb import differences
-from crossflops.reconcile.parameters import Stock, reconcile_parameters, reconcile_stored
+from crossflops.ledger.training.rule_of_thumb import exact_step_differences_by_cause
+from crossflops.reconcile.parameters import (
+    Stock,
+    reconcile_parameters,
+    reconcile_stored_parameters,
+)
 from crossflops.reconcile.walk import (
     parameters_from_file,
     reconcile,
@@ -178,7 +182,7 @@ def _reconcile_step(
         prediction, own.forward.trace, own.forward.ledger, base=native.forward.ledger
     )
     counted = native.forward
-    rows = differences(counted.graph, counted.trace, native.exact)
+    rows = exact_step_differences_by_cause(counted.graph, counted.trace, native.exact)
     by_cause = {row.cause: row.by_key for row in rows}
     return threefold_forward_reconciliation(
         forward, counted.trace, counted.ledger, by_cause, profile
@@ -216,7 +220,7 @@ def _reconcile_parameters(
     if rules.stored and stock is not None:
         if isinstance(stock, Failure):
             raise RuntimeError(stock.message)
-        return reconcile_stored(rules, counted.graph.params, stock, other)
+        return reconcile_stored_parameters(rules, counted.graph.params, stock, other)
     if rules.stored or not counted.trace.modules:
         return UNSET
     return reconcile_parameters(rules, counted.trace, other)

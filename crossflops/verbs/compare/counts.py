@@ -12,9 +12,9 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.trace import Setting, StepSetting, View
 from crossflops.ir.training import OwnBackwards, Steps
-from crossflops.ledger.step import with_step
+from crossflops.ledger.step import extend_by_training_step
 from crossflops.reconcile.parameters import Stock
-from crossflops.rules.prediction import as_given
+from crossflops.rules.prediction import keep_shapes_of_graph
 from crossflops.rules.rule import Convention
 from crossflops.verbs.compare.failures import catch_tool_failure
 from crossflops.verbs.compare.tool_file import ToolInputFile
@@ -49,7 +49,7 @@ class TrainingCounts(msgspec.Struct, frozen=True):
         """
         forward = mark_unused_outputs(native, step.reached) if step.reached else native
         exact = count_exact_training_step(forward, step.frozen, step.trainable, own)
-        trace, ledger = with_step(native.trace, native.ledger, exact)
+        trace, ledger = extend_by_training_step(native.trace, native.ledger, exact)
         full = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
         return cls(forward, exact, full)
 
@@ -90,7 +90,7 @@ class ModelCounts(msgspec.Struct, frozen=True):
             return self.steps[training].whole
         if convention.sees != "node" or self.file is None:
             return self.count_of_tool_run(tool, training)
-        if convention.shapes is as_given and self.inferred is not None:
+        if convention.shapes is keep_shapes_of_graph and self.inferred is not None:
             return self.inferred
         return self.file
 
@@ -186,7 +186,7 @@ def collect_counts(
         return ModelCounts(by_mode)
     in_file = file.count_file(by_mode[setting.training], setting)
     inferred: CountedModel | Failure | None = None
-    if any(convention.shapes is as_given for convention in conventions.values()):
+    if any(convention.shapes is keep_shapes_of_graph for convention in conventions.values()):
         inferred = catch_tool_failure("", "predict", partial(_with_inferred_shapes, file, in_file))
     stock = catch_tool_failure("", "account", partial(file.tensors_in_file, in_file))
     return ModelCounts(by_mode, in_file, inferred, stock)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from crossflops.frontends import Source, may_be_of_another, require_frontend
+from crossflops.frontends import Source, may_be_of_other_framework, require_frontend
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.provenance import FAKE, META
 from crossflops.plugins import discovery
@@ -106,7 +106,7 @@ def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
     model.
     """
     requested = {choice.conventions[tool].framework for tool in model_running_tools(choice)}
-    return len(requested) > 1 or may_be_of_another(
+    return len(requested) > 1 or may_be_of_other_framework(
         full_target_name(request.target or ""), requested
     )
 

@@ -16,7 +16,7 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.trace import StepSetting
 from crossflops.limits import TIMEOUT
 from crossflops.plugins import elsewhere
-from crossflops.plugins.choice import Choice, choose, teach_tools
+from crossflops.plugins.choice import Choice, choose_tools, teach_tools
 from crossflops.plugins.failures import tool_failure
 from crossflops.targets.request import Request, build_second_request
 from crossflops.tools.registry import all_conventions as known_conventions
@@ -135,12 +135,12 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
     two = comparison.against is not None
     of_first, of_second = select_tools_per_model(comparison.tools, comparison.between, two)
     interpreters = elsewhere.interpreters_by_tool(comparison.python)
-    choice = choose(of_first, interpreters)
+    choice = choose_tools(of_first, interpreters)
     _refuse_options_of_other_tools(comparison, choice)
     models = [_plan_model(0, request, choice, comparison, can_fork)]
     if two:
         same = of_first == of_second
-        others = choice if same else choose(of_second, interpreters)
+        others = choice if same else choose_tools(of_second, interpreters)
         reject_second_model_options(comparison.module, comparison.consensus, comparison.onnx)
         with naming_second_model_in_errors():
             other = build_second_request(comparison.against, comparison.against_options, request)

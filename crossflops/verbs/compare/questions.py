@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.ir.profile import Failure, Profile
-from crossflops.report.comparison import Against, Contrast, contrast
+from crossflops.report.comparison import Against, Contrast, contrast_accounts
 from crossflops.report.report import Report
 from crossflops.report.view import restrict_to_module
 
@@ -146,7 +146,7 @@ def with_second_model(
     """Return a copy of the first report with the second model: its numbers, and the differences by
     layer and by tool.
     """
-    from crossflops.reconcile.alignment import align
+    from crossflops.reconcile.alignment import align_models
     from crossflops.reconcile.contractions import read_alignable_model
 
     pair = [read_alignable_model(model.graph, model.trace, model.ledger) for model in counted]
@@ -154,7 +154,7 @@ def with_second_model(
         model=second.model,
         totals=second.totals,
         setting=second.setting,
-        alignment=align(*pair),
+        alignment=align_models(*pair),
         profiles=second.profiles or (),
         reconciliations=second.reconciliations or (),
         request=second.request,
@@ -186,7 +186,7 @@ def _with_contrasts_across_models(report: Report, between: tuple[str, str] | Non
     ]
     requested = [between] if between else [*both, *separate]
     contrasts: tuple[Contrast, ...] = tuple(
-        contrast(own[first], other_accounts[second], models=True)
+        contrast_accounts(own[first], other_accounts[second], models=True)
         for first, second in requested
         if first in own and second in other_accounts
     )

@@ -6,7 +6,7 @@ from crossflops.errors import print_traceback
 from crossflops.ir.provenance import FAKE
 from crossflops.plugins.choice import Choice
 from crossflops.plugins.failures import tool_failure
-from crossflops.rebuild import REBUILT, rebuilt_in
+from crossflops.rebuild import REBUILT, rebuild_in_framework
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
 from crossflops.verbs.compare.answers import FORWARD, Answers, Progress
@@ -69,7 +69,7 @@ def rebuild_for_tools(
         of_framework = choice.only(tools)
         try:
             program = request.source().model if request.is_file else native.program
-            model = rebuilt_in(framework, program, native.graph)
+            model = rebuild_in_framework(framework, program, native.graph)
             counted = count_by_training_mode(model, request.setting, of_framework.conventions)
         except Exception as error:  # whatever it is, the tools that run the model go on
             print_traceback(error)

@@ -10,7 +10,7 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends import Source, record_model
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_given_shapes
+from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_shapes_by_name
 from crossflops.frontends.onnx.loops import has_control_operator
 from crossflops.frontends.onnx.parameters import weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
@@ -65,7 +65,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
         nodes = _with_stored_input_names(
-            own.graph.as_written.nodes, dict(_node_and_input_names(model.graph))
+            own.graph.with_all_nodes_of_file.nodes, dict(_node_and_input_names(model.graph))
         )
         weights: dict[str, int] = {}
         for weights_of_node in weight_elements_by_node(nodes).values():
@@ -90,7 +90,11 @@ class ToolInputFile(msgspec.Struct, frozen=True):
             shapes = strict_shapes_by_name(str(self.path), {}, ())
         else:
             shapes = None
-        return own.graph if shapes is None else with_given_shapes(own.graph.as_written, shapes)
+        return (
+            own.graph
+            if shapes is None
+            else with_shapes_by_name(own.graph.with_all_nodes_of_file, shapes)
+        )
 
     def write_onnx_file(self, native: CountedModel) -> None:
         """Write the file, unless it is a given one that can be used as it is."""
@@ -98,9 +102,9 @@ class ToolInputFile(msgspec.Struct, frozen=True):
             hint = "convert the model to ONNX, and give the file with --onnx"
             write_onnx_program(native, self.path, hint)
         elif self.path != Path(self.given.path):
-            from crossflops.export.program import save_bound
+            from crossflops.export.program import save_with_bound_sizes
 
-            save_bound(self.given, self.path)
+            save_with_bound_sizes(self.given, self.path)
 
 
 def _with_custom_operators(native: Graph, file: Graph) -> Graph:

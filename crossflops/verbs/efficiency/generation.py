@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.files import read_file_bytes
-from crossflops.hardware.devices.peaks import Peaks, denominators
-from crossflops.hardware.rates.generation import GenerationRun, phase_seconds, rate_phases
+from crossflops.hardware.devices.peaks import Peaks, peak_denominators
+from crossflops.hardware.rates.generation import GenerationRun, phase_efficiencies, phase_seconds
 from crossflops.hardware.rates.generation_remarks import (
     generation_assumptions,
     generation_warnings,
@@ -62,8 +62,8 @@ def rate_generation(question: Question, request: Request | None) -> RatedGenerat
     precision = question.precisions.precision
     extra = additional_devices(requested.device, requested.catalogue) if requested.device else ()
     needed = () if precision == GRAPH else (precision,)
-    peaks = denominators(requested, needed, extra)
-    if peaks.unknown and peaks.trouble is not None:
+    peaks = peak_denominators(requested, needed, extra)
+    if peaks.has_unknown_device and peaks.trouble is not None:
         raise peaks.trouble
     report, workload = _find_workload(question, request)
     run = _build_generation_run(question, workload)
@@ -82,13 +82,13 @@ def _rate_phases_on_device(
     assumed = generation_assumptions(workload, run, peaks)
     return [
         replace(row, assumptions=assumed, warnings=generation_warnings(row, workload, peaks))
-        for row in rate_phases(workload, run, peaks)
+        for row in phase_efficiencies(workload, run, peaks)
     ]
 
 
 def _check_generation_question(question: Question, request: Request | None) -> None:
     """Raise InputError for options that are contradictory, incomplete, or without effect."""
-    fields = question.flat
+    fields = question.option_values
     for name in non_default_fields(question):
         if name not in _USED:
             raise InputError(
@@ -170,7 +170,7 @@ def _read_workload_file(path: Path) -> tuple[Report, Workload]:
 
 def _build_generation_run(question: Question, workload: Workload) -> GenerationRun:
     """Return the run that a question is about. Raises InputError for rates that do not fit."""
-    fields = question.flat
+    fields = question.option_values
     precision = question.precisions.precision
     if precision == GRAPH:
         if workload.weight_dtype not in PRECISIONS:

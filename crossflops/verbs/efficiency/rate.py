@@ -11,9 +11,14 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import AmbiguousDeviceError
-from crossflops.hardware.devices.peaks import Peaks, denominators
+from crossflops.hardware.devices.peaks import Peaks, peak_denominators
 from crossflops.hardware.rates import mfu, remarks, runs, terms, whole_run
-from crossflops.hardware.rates.mfu import Layout, device_layout, efficiency_of_terms, pace
+from crossflops.hardware.rates.mfu import (
+    Layout,
+    device_layout,
+    efficiency_of_terms,
+    speed_of_all_devices,
+)
 from crossflops.hardware.rates.numerators import Numerator
 from crossflops.hardware.rates.question import PHASE_RATES, WAYS, Question
 from crossflops.ir.roofline import Roofline
@@ -106,7 +111,7 @@ def check_efficiency_question(
 
     Fields that are `shown` as they are given, such as a column of a table, need not change more.
     """
-    fields = question.flat
+    fields = question.option_values
     _reject_invalid_numbers(fields)
     for field, other in _EXCLUSIVE:
         if fields[field] and fields[other]:
@@ -125,7 +130,7 @@ def check_efficiency_question(
     if fields["pass_macs"] is not None and fields["batch"] is None:
         raise InputError("--pass-macs requires --batch", "add --batch B")
     _reject_invalid_train_multiplier(fields["train_multiplier"])
-    whole_run.check_run_length(
+    whole_run.check_run_length_options(
         question.length,
         train=question.training.train,
         measured=next((flag_of_field(name) for name in WAYS if fields[name] is not None), ""),
@@ -202,8 +207,8 @@ def _rate_generation_phases(question: Question, request: Request | None) -> Rate
     """Return the phases of a workload against each device."""
     from crossflops.verbs.efficiency.generation import rate_generation
 
-    _reject_invalid_numbers(question.flat)
-    _refuse_device_and_peak(question.flat)
+    _reject_invalid_numbers(question.option_values)
+    _refuse_device_and_peak(question.option_values)
     rated = rate_generation(question, request)
     content = EfficiencyReport(efficiency=(), phases=rated.phases, report=rated.report)
     return RatedWork(
@@ -241,10 +246,12 @@ def rate_work(
     world = device_layout(question.parallel)
     requested = question.against
     extra = additional_devices(requested.device, requested.catalogue) if requested.device else ()
-    peaks = denominators(requested, peak_precisions(question), extra)
+    peaks = peak_denominators(requested, peak_precisions(question), extra)
     kept = {} if memory is None else memory
-    work = study_work(question, request, on_progress, only_count=peaks.unknown, memory=kept)
-    pieces = [piece for numerator in work.numerators for piece in numerator.split]
+    work = study_work(
+        question, request, on_progress, only_count=peaks.has_unknown_device, memory=kept
+    )
+    pieces = [piece for numerator in work.numerators for piece in numerator.work_pieces]
     refuse_without_attention(question, pieces)
     run_on = {
         id(against): _build_rated_run(question, work, world, against) for against in peaks.against
@@ -253,7 +260,7 @@ def rate_work(
         _build_efficiency(run_on[id(against)], work, numerator, against, bench)
         for numerator, against in product(work.numerators, peaks.against)
     )
-    if peaks.trouble is not None and peaks.unknown:
+    if peaks.trouble is not None and peaks.has_unknown_device:
         raise _with_required_rate(peaks.trouble, rows[0])
     trouble: CrossflopsError | None = peaks.trouble
     agreed = None if peaks.left_out else _merge_equal_answers(rows, trouble)
@@ -298,8 +305,8 @@ def with_request_record(content: EfficiencyReport, question: Question) -> Effici
     """Return a copy of the report with a record of the question's options and with the
     versions.
     """
-    usual = Question().flat
-    flags = {name: value for name, value in question.flat.items() if value != usual[name]}
+    usual = Question().option_values
+    flags = {name: value for name, value in question.option_values.items() if value != usual[name]}
     if "loss" in flags:
         flags["loss"] = count.loss_function_name(flags["loss"])
     counted = content.report
@@ -335,11 +342,11 @@ def _with_published_speed(
     assert question.length.mfu is not None
     named = [numerator for numerator in work.numerators if numerator.origin != "native"]
     numerator = (named or list(work.numerators))[0]
-    split = terms.terms(
-        numerator.split, question.training, question.causality, question.precisions
+    split = terms.work_terms(
+        numerator.work_pieces, question.training, question.causality, question.precisions
     )
     per_second = mfu.speed_at_mfu(
-        split, whole_run.share_of(question.length.mfu), against, world.devices
+        split, whole_run.parse_share(question.length.mfu), against, world.devices
     )
     if per_second is None:
         raise InputError(
@@ -358,7 +365,9 @@ def _build_rated_run(
     question, published_by = _with_published_speed(question, work, world, against)
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
-    speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
+    speed = speed_of_all_devices(
+        question.speed, question.training, world, tokens=tokens, by_token=by_token
+    )
     other = (
         question.roof.is_requested
         or question.speed.times is not None
@@ -392,8 +401,8 @@ def _build_efficiency(
     work and one peak.
     """
     question = run.question
-    pieces = numerator.split
-    split = terms.terms(pieces, question.training, question.causality, question.precisions)
+    pieces = numerator.work_pieces
+    split = terms.work_terms(pieces, question.training, question.causality, question.precisions)
     answer = efficiency_of_terms(
         split,
         numerator,
@@ -403,7 +412,7 @@ def _build_efficiency(
     )
     again = mfu.recompute_by_reason(answer, pieces, question, against)
     answer = replace(answer, repeats=again)
-    made, doubtful = remarks.basis(numerator, question, work.report, work.examples)
+    made, doubtful = remarks.macs_source_remarks(numerator, question, work.report, work.examples)
     taken, doubts = remarks.peak_share_remarks(
         answer, split, numerator.pieces, question.training, against
     )
@@ -421,7 +430,7 @@ def _build_efficiency(
         batch=UNSET if question.speed.batch is None else question.speed.batch,
         tokens_per_second=mfu.device_token_rate(answer, run),
         attention=mfu.attention_efficiency(answer, pieces, run, against),
-        world=mfu.world(answer, run),
+        world=mfu.all_devices_figures(answer, run),
         step=step,
         moved=moved,
         roofline=roof,
@@ -429,11 +438,11 @@ def _build_efficiency(
     )
     answer = replace(
         answer,
-        assumptions=(*answer.assumptions, *remarks.speed_and_attention(answer, run)),
+        assumptions=(*answer.assumptions, *remarks.speed_and_attention_notes(answer, run)),
         warnings=(
             *answer.warnings,
             *remarks.two_shares_note(answer, run),
-            *remarks.too_fast(run, against, step, moved),
+            *remarks.impossible_speed_warnings(run, against, step, moved),
         ),
     )
     compute = whole_run.run_compute(answer, split, run, against, work.optimizer)
@@ -450,7 +459,7 @@ def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy
     """
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()
-    batches = (run.question.speed.batch or 1) / work.examples / run.world.split
+    batches = (run.question.speed.batch or 1) / work.examples / run.world.devices_per_replica
     rows = runs.read_times(
         run.question.speed.times, {module.path: module.macs for module in known}, batches
     )

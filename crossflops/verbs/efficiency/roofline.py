@@ -16,24 +16,24 @@ from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
 from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.rates import terms
 from crossflops.hardware.rates.mfu import MeasuredRun
-from crossflops.hardware.rates.numerators import Numerator, quantity
+from crossflops.hardware.rates.numerators import Numerator, parse_count
 from crossflops.hardware.rates.question import WAYS, Question, group_field_names
 from crossflops.hardware.roofline import (
     Loads,
     Look,
     Scenario,
     Variant,
-    alternatives,
-    byte_model,
-    compute_from,
+    check_byte_model,
+    compute_bound_batch_size,
     intensity_limit,
     kernel_bounds,
     kind_bounds,
     node_bounds,
     step_bound,
     step_efficiencies,
+    what_if_bounds,
 )
-from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, loads, storage
+from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, storage_precision
 from crossflops.ir.ledger import ZERO, CountedNode
 from crossflops.ir.roofline import (
     ByteModel,
@@ -44,8 +44,8 @@ from crossflops.ir.roofline import (
     Roofline,
     StepBound,
 )
-from crossflops.ir.training import matches
-from crossflops.ledger.count import count_whole
+from crossflops.ir.training import matches_weight_pattern
+from crossflops.ledger.count import count_nodes_with_their_bodies
 from crossflops.report.bench import Bench, KernelRow
 from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request
@@ -144,7 +144,7 @@ def compute_roofline(roofing: RooflineQuestion, model: CountedModel | None) -> R
         training=roofing.passes != 1,
         step=step,
         intensity_limit=intensity_limit(rows) if knows else None,
-        compute_from=compute_from(
+        compute_from=compute_bound_batch_size(
             partial(loads_of, base.model, base.formats), base.run, step.ridge
         )
         if knows
@@ -152,7 +152,7 @@ def compute_roofline(roofing: RooflineQuestion, model: CountedModel | None) -> R
         kinds=kind_bounds(nodes),
         nodes=nodes,
         kernels=_roofline_kernel_bounds(roofing, model, base, nodes),
-        what_if=alternatives(
+        what_if=what_if_bounds(
             roofing.what_if, base, loads_of, fixed=roofing.unchangeable_keys, look=roofing.look
         ),
         achieved=took,
@@ -215,7 +215,7 @@ def _bytes_in_precision(total: int, per_example: float | None, precision: str) -
     """
     if per_example is None or not precision:
         return total
-    return round(total * BITS[storage(precision)] / (8 * per_example))
+    return round(total * BITS[storage_precision(precision)] / (8 * per_example))
 
 
 def _loads_from_counts(model: CountedModel | None, roofing: RooflineQuestion) -> Loads:
@@ -231,8 +231,8 @@ def _loads_from_counts(model: CountedModel | None, roofing: RooflineQuestion) ->
         """Return the work and the bytes of each node, for this byte model, these formats and this
         batch scale.
         """
-        counts = ledger if byte_model == "unfused" else count_whole(graph)
-        rows = loads(graph, counts, byte_model, formats, scale)
+        counts = ledger if byte_model == "unfused" else count_nodes_with_their_bodies(graph)
+        rows = node_loads(graph, counts, byte_model, formats, scale)
         return tuple(_with_matched_precision(row, roofing.precision_of) for row in rows)
 
     return node_loads
@@ -243,7 +243,11 @@ def _with_matched_precision(load: Load, patterns: Mapping[str, str]) -> Load:
     path matches.
     """
     names = (load.op, load.node, load.path)
-    kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
+    kept = [
+        p
+        for pattern, p in patterns.items()
+        if any(matches_weight_pattern(name, pattern) for name in names)
+    ]
     return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
 
 
@@ -467,7 +471,7 @@ def build_requested_roofline(
     roofing = RooflineQuestion(
         ceiling=_device_ceiling(against, precision),
         precision="" if precision == terms.GRAPH else precision,
-        model=byte_model(question.roof.bytes_ or "unfused"),
+        model=check_byte_model(question.roof.bytes_ or "unfused"),
         batch=question.speed.batch or 1,
         counted=work.examples,
         passes=Fraction(answer.multiplier).limit_denominator(10**6),
@@ -479,7 +483,7 @@ def build_requested_roofline(
         precision_of=terms.parse_precision_patterns(question.precisions),
     )
     if question.roof.bytes_per_example is not None:
-        roofing = replace(roofing, moved=quantity(question.roof.bytes_per_example))
+        roofing = replace(roofing, moved=parse_count(question.roof.bytes_per_example))
     elif work.counted is None and work.transfer is not None:
         moved = work.transfer
         roofing = replace(
@@ -510,7 +514,9 @@ def _device_ceiling(against: Peaks, precision: str) -> Ceiling:
     peaks = {**(device.peaks if device else {}), **against.given}
     if device is not None:
         peaks.pop(ANY, None)
-        peaks |= {name: against.top(name) for name in EMULATIONS if name == precision}
+        peaks |= {
+            name: against.peak_of_precision(name) for name in EMULATIONS if name == precision
+        }
     tdp = device.tdp if device else None
     return Ceiling(name=name, peaks=peaks, bandwidth=against.bandwidth, tdp=tdp)
 

@@ -353,12 +353,12 @@ USES: dict[str, tuple[Use, ...]] = {
     "plot": ALWAYS,
 }
 
-_USUAL = Question().flat
+_USUAL = Question().option_values
 
 
 def non_default_fields(question: Question) -> dict[str, Any]:
     """Return {field: value} for the fields of a question that differ from their defaults."""
-    return {name: value for name, value in question.flat.items() if value != _USUAL[name]}
+    return {name: value for name, value in question.option_values.items() if value != _USUAL[name]}
 
 
 def refuse_unused_options(
@@ -367,7 +367,7 @@ def refuse_unused_options(
     """Raise InputError for the first option of the question that has no effect on the answer;
     those in `shown` are accepted.
     """
-    work = AskedWork(question.flat, question, has_model)
+    work = AskedWork(question.option_values, question, has_model)
     for name in (name for name in non_default_fields(question) if name not in shown):
         for use in USES[name]:
             if not use.changes(work):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.frontends import knows_trained
+from crossflops.frontends import knows_trainable_parameters
 from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
@@ -17,19 +17,19 @@ from crossflops.hardware.rates.numerators import (
     Transfer,
     convention_numerators,
     external_numerator,
-    native,
+    native_numerator,
     numerators_by_tool,
-    quantity,
+    parse_count,
     transfer_from_loads,
 )
 from crossflops.hardware.rates.question import Question, TrainingOptions
 from crossflops.hardware.rates.terms import pieces_of_graph, single_piece
-from crossflops.hardware.step_traffic import BITS, Formats, loads, storage
+from crossflops.hardware.step_traffic import BITS, Formats, node_loads, storage_precision
 from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, OwnBackwards, Steps
-from crossflops.ledger.count import count_whole
+from crossflops.ledger.count import count_nodes_with_their_bodies
 from crossflops.reconcile.walk import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
@@ -74,7 +74,7 @@ def study_work(
 
     `memory` keeps what a model came to, for questions that differ only in what was measured.
     """
-    params = None if question.language.params is None else quantity(question.language.params)
+    params = None if question.language.params is None else parse_count(question.language.params)
     if request is None:
         return _study_without_model(question, params)
     if only_count not in memory:
@@ -106,11 +106,11 @@ def _study_model(
             count.mark_outputs_outside_loss(counted, request, build) if training.loss else counted
         )
         own = count.custom_autograd_work_in_step(counted, request, build)
-    numerators: tuple[Numerator, ...] = (native(report),)
+    numerators: tuple[Numerator, ...] = (native_numerator(report),)
     if work.as_:
         numerators = convention_numerators(report, question.training.train)
         several = len(numerators) > 1 or report.llm
-        numerators = (native(report), *numerators) if several else numerators
+        numerators = (native_numerator(report), *numerators) if several else numerators
     if work.as_:
         report = with_convention_explanations(report, counted, request.setting)
     return WorkStudy(numerators=numerators, report=report, counted=counted, own=own)
@@ -145,7 +145,7 @@ def _study_without_model(question: Question, params: int | None) -> WorkStudy:
             numerators=(numerators.numerator_from_sizes(question.language, thrice),),
             tokens=numerators.language_token_count(question.language),
             params=params,
-            transfer=numerators.transfer(question.language),
+            transfer=numerators.decoding_transfer(question.language),
         )
     return WorkStudy(numerators=(_numerator_from_options(question),), params=params)
 
@@ -154,9 +154,9 @@ def _numerator_from_options(question: Question) -> Numerator:
     """Return the MACs of one example that --macs or --pass-macs gives."""
     work, batch = question.work, question.speed.batch or 1
     if work.macs is not None:
-        return external_numerator(quantity(work.macs))
+        return external_numerator(parse_count(work.macs))
     assert work.pass_macs is not None
-    per_example = Fraction(quantity(work.pass_macs), batch)
+    per_example = Fraction(parse_count(work.pass_macs), batch)
     return replace(external_numerator(round(per_example)), pieces=single_piece(per_example))
 
 
@@ -167,8 +167,8 @@ def _node_loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load
     In the precision that ran, where its width is known.
     """
     precision = question.precisions.precision
-    formats = Formats(activations=precision) if storage(precision) in BITS else Formats()
-    return loads(graph, count_whole(graph), "fused-ideal", formats, scale)
+    formats = Formats(activations=precision) if storage_precision(precision) in BITS else Formats()
+    return node_loads(graph, count_nodes_with_their_bodies(graph), "fused-ideal", formats, scale)
 
 
 def _to_single_example(
@@ -205,7 +205,7 @@ def _to_single_example(
     if not question.work.as_:
         split = pieces_of_graph(counted.graph, counted.ledger, examples=examples, exact=exact)
         numerators = tuple(
-            replace(numerator, pieces=split or numerator.split) for numerator in numerators
+            replace(numerator, pieces=split or numerator.work_pieces) for numerator in numerators
         )
         studied_pass = replace(studied_pass, warnings=left)
     step = _optimizer_step_work(question.length.optimizer, counted, exact)
@@ -236,7 +236,7 @@ def _exact_step_with_warnings(
     """
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
-    if not chosen and not knows_trained(counted.trace):
+    if not chosen and not knows_trainable_parameters(counted.trace):
         multiple = "the exact training step of such a model is unknown, so 3 x forward is used"
         return None, () if training.backward else (multiple,)
     exact = count.count_exact_training_step(counted, training.frozen, training.trainable, own)

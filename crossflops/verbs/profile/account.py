@@ -8,9 +8,9 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import find_device
-from crossflops.hardware.devices.peaks import ANY, attainable, parse_peak_tflops
-from crossflops.hardware.rates.remarks import module_profile_remarks, short_step
-from crossflops.hardware.rates.terms import as_stored
+from crossflops.hardware.devices.peaks import ANY, attainable_peak, parse_peak_tflops
+from crossflops.hardware.rates.remarks import fast_update_warnings, module_profile_remarks
+from crossflops.hardware.rates.terms import precision_of_stored_type
 from crossflops.ir.ledger import ModelInfo
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.training import Training
@@ -365,7 +365,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
         if self.device is not None:
             device = look_up_device(self.device)
             if self.precision is not None and not self.peak_tflops:
-                attainable(device, self.precision)
+                attainable_peak(device, self.precision)
 
 
 def find_profile_peak(
@@ -378,7 +378,7 @@ def find_profile_peak(
     this machine. Raises UnknownNameError for a device or a precision that was asked for and is not
     known: no other is taken for it.
     """
-    precision = rated.precision or as_stored(stored)
+    precision = rated.precision or precision_of_stored_type(stored)
     provided = dict(map(parse_peak_tflops, rated.peak_tflops))
     if provided:
         rate = provided.get(precision, provided.get(ANY))
@@ -394,7 +394,7 @@ def find_profile_peak(
         return None, ("no MFU: the device is unknown; give --device or --peak-tflops",)
     try:
         known_device = find_device(name, additional_devices(name))
-        rate = attainable(known_device, precision)
+        rate = attainable_peak(known_device, precision)
     except UnknownNameError as error:
         if rated.device is not None:
             raise
@@ -650,7 +650,7 @@ def _fast_optimizer_warnings(
     device = look_up_device(against.device)
     if not device.bandwidth:
         return ()
-    return short_step(seconds, report.params, device.bandwidth)
+    return fast_update_warnings(seconds, report.params, device.bandwidth)
 
 
 def _convention_profiles(count: StepCount) -> Iterable[ConventionProfile]:

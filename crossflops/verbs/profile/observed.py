@@ -10,15 +10,15 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
-from crossflops.ledger.training.weights import AskedWeights, TrainedWeights
+from crossflops.ledger.training.weights import RequestedWeights, TrainedWeights
 from crossflops.ledger.training.work import count_training_step
 from crossflops.profiling.passes import (
     BackwardPass,
     CallKind,
     ModelCall,
     call_signature,
-    inputs_of,
-    kinds_of,
+    group_equal_calls,
+    inputs_without_autograd,
 )
 from crossflops.profiling.watch import Watch, preserving_random_state, without_wrappers
 from crossflops.report import tables
@@ -63,7 +63,9 @@ def count_observed_step(model: Any, watch: Watch, conventions: str | tuple[str, 
     with preserving_random_state():
         own = [call for call in watch.calls if call.path is not None]
         parts = [
-            counter.count_call_kind(kind) for kind in kinds_of(own) if not kind.call.is_transformed
+            counter.count_call_kind(kind)
+            for kind in group_equal_calls(own)
+            if not kind.call.is_transformed
         ]
         additional = tuple(
             counter.other_module_profile(
@@ -177,7 +179,7 @@ class _CallCounter:
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
         try:
-            parts = tuple(map(self.count_call_kind, kinds_of(calls)))
+            parts = tuple(map(self.count_call_kind, group_equal_calls(calls)))
         except CrossflopsError as error:
             return msgspec.structs.replace(row, reason=error.message)
         return msgspec.structs.replace(
@@ -191,7 +193,7 @@ class _CallCounter:
         key = id(call.module), call.training, call.trained, call_signature(call)
         if key not in self._known:
             setting = Setting(training=call.training)
-            provided = inputs_of(call)
+            provided = inputs_without_autograd(call)
             conventions = self._as if call.path == "" else ()
             request = Request.from_arguments(
                 call.module, provided, setting=setting, as_=conventions or None, train=True
@@ -232,7 +234,7 @@ class _CallCounter:
             own = custom_autograd_work_of_source(native, request.source(values=False), setting)
         weights = TrainedWeights(native.trace, (), ())
         if backward.weights is not None:
-            weights = AskedWeights(native.trace, backward.weights)
+            weights = RequestedWeights(native.trace, backward.weights)
         return count_training_step(graph, weights, own=own if graph.functions else ())
 
     def _sever_unused_outputs(

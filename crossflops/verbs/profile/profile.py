@@ -11,7 +11,7 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends import frontend_of
 from crossflops.ir.profile import Failure
-from crossflops.profiling.run import Recipe, WatchedSteps, train
+from crossflops.profiling.run import Recipe, WatchedSteps, train_and_watch
 from crossflops.report.profile import (
     ConventionProfile,
     Latencies,
@@ -169,7 +169,7 @@ def _time_training_of_copy(
     recipe = msgspec.structs.replace(
         conditions.recipe, examples=examples, training=request.setting.training, threads=threads
     )
-    steps = train(model, args, kwargs, recipe)
+    steps = train_and_watch(model, args, kwargs, recipe)
     return _TimedTraining(_timing_with_notes(steps, recipe, threads), steps.phases.passes)
 
 

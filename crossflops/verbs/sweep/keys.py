@@ -17,11 +17,11 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.files import read_file_bytes
-from crossflops.frontends import FRONTENDS, library_of
-from crossflops.operators.formula_sources import places_for_workers
-from crossflops.plugins.choice import Choice, choose
+from crossflops.frontends import FRONTENDS, library_of_target
+from crossflops.operators.formula_sources import formula_locations_for_workers
+from crossflops.plugins.choice import Choice, choose_tools
 from crossflops.plugins.discovery import plugin_entry_points
-from crossflops.plugins.elsewhere import Offer, interpreters_by_tool, offers
+from crossflops.plugins.elsewhere import Offer, ask_interpreters_for_tools, interpreters_by_tool
 from crossflops.report.sweep import NATIVE, Kind, SweepCase
 from crossflops.targets import is_onnx_target
 from crossflops.targets.target import full_target_name
@@ -71,14 +71,14 @@ class ToolVersions:
 
     def _find_versions(self, tool: str) -> dict[str, str]:
         """Return the versions of a tool: see `versions_of`."""
-        choice = choose([tool], self._interpreters)
+        choice = choose_tools([tool], self._interpreters)
         if tool in choice.here:
             return {
                 choice.here[tool].distribution: choice.here[tool].version(),
                 **_plugin_version(tool),
             }
         if tool in choice.elsewhere:
-            offer = offers(choice.elsewhere)[tool]
+            offer = ask_interpreters_for_tools(choice.elsewhere)[tool]
             version = offer.version if isinstance(offer, Offer) else ""
             return {tool: version, "interpreter": choice.elsewhere[tool]}
         return _failure_versions(choice, tool)
@@ -160,7 +160,7 @@ def _package_of_target(target: str) -> str:
         full = full_target_name(target)
     except CrossflopsError:  # ambiguous: counting will say so
         return ""
-    library = library_of(full)
+    library = library_of_target(full)
     path, colon, _ = full.partition(":")
     module = library.package if library is not None else path if colon else ""
     top = module.partition(".")[0]
@@ -220,6 +220,6 @@ def _formula_digests() -> dict[str, str]:
     """Return the hashes of the files of formulas that are in force, by name."""
     return {
         f"formulas {file.name}": hashlib.sha256(read_file_bytes(file)).hexdigest()
-        for file in map(Path, places_for_workers())
+        for file in map(Path, formula_locations_for_workers())
         if file.is_file()
     }

@@ -12,7 +12,7 @@ from torch.nn import functional
 from crossflops import compare
 from crossflops.frontends import load_with_retry
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 
 pytestmark = pytest.mark.tools
 
@@ -31,8 +31,8 @@ def profile(model, *args, adapter=Calflops, setting=None, **kwargs):
 
 def test_both_are_found_by_their_names():
     """The values of the entry points lead to whole adapters."""
-    assert load_value("calflops", "crossflops_calflops:Calflops").name == "calflops"
-    adapter = load_value("calflops-macs", "crossflops_calflops:CalflopsMacs")
+    assert load_adapter_from_path("calflops", "crossflops_calflops:Calflops").name == "calflops"
+    adapter = load_adapter_from_path("calflops-macs", "crossflops_calflops:CalflopsMacs")
     assert adapter.name == "calflops-macs"
 
 

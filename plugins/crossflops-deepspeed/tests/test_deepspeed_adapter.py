@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from crossflops import compare
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 
 pytestmark = pytest.mark.tools
 
@@ -27,8 +27,10 @@ def profile(model, *args, adapter=Deepspeed, setting=None, **kwargs):
 
 def test_both_are_found_by_their_names():
     """The values of the entry points lead to whole adapters."""
-    assert load_value("deepspeed", "crossflops_deepspeed:Deepspeed").name == "deepspeed"
-    adapter = load_value("deepspeed-macs", "crossflops_deepspeed:DeepspeedMacs")
+    assert (
+        load_adapter_from_path("deepspeed", "crossflops_deepspeed:Deepspeed").name == "deepspeed"
+    )
+    adapter = load_adapter_from_path("deepspeed-macs", "crossflops_deepspeed:DeepspeedMacs")
     assert adapter.name == "deepspeed-macs"
 
 

@@ -6,7 +6,7 @@ from crossflops_fvcore import Fvcore
 from torch import nn
 
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 
 pytestmark = pytest.mark.tools
 
@@ -25,7 +25,7 @@ def profile(model, *args, setting=None, **kwargs):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    assert load_value("fvcore", "crossflops_fvcore:Fvcore").name == "fvcore"
+    assert load_adapter_from_path("fvcore", "crossflops_fvcore:Fvcore").name == "fvcore"
 
 
 def test_totals_and_modules():

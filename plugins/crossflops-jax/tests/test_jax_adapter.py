@@ -9,7 +9,7 @@ from crossflops_jax import CompiledProgram, LoweredProgram
 
 from crossflops.errors import MissingExtraError
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 from crossflops.targets import source_from_object
 
 jax = pytest.importorskip("jax")
@@ -32,7 +32,7 @@ def profile(tool, model, *args):
 @pytest.mark.parametrize("tool", TOOLS)
 def test_it_is_found_by_its_name(tool):
     """The value of the entry point leads to a whole adapter."""
-    adapter = load_value(tool.name, f"crossflops_jax:{tool.__name__}")
+    adapter = load_adapter_from_path(tool.name, f"crossflops_jax:{tool.__name__}")
     assert (adapter.name, adapter.version()) == (tool.name, jax.__version__)
 
 

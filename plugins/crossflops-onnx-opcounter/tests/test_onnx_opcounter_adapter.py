@@ -6,7 +6,7 @@ import pytest
 from crossflops_onnx_opcounter import OnnxOpcounter
 
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 from crossflops.testing.file_probes import FileProbe, file_probes
 
 pytestmark = pytest.mark.tools
@@ -20,7 +20,7 @@ def profile(folder, name):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    adapter = load_value("onnx-opcounter", "crossflops_onnx_opcounter:OnnxOpcounter")
+    adapter = load_adapter_from_path("onnx-opcounter", "crossflops_onnx_opcounter:OnnxOpcounter")
     assert adapter.name == "onnx-opcounter"
 
 

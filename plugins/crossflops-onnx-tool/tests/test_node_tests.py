@@ -11,10 +11,10 @@ import pytest
 from crossflops_onnx_tool import OnnxTool
 
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
-from crossflops.ledger.count import count_whole
+from crossflops.ledger.count import count_nodes_with_their_bodies
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.prediction import PredictionError, predict_nodes
 from crossflops.tools.registry import find_convention
@@ -63,14 +63,16 @@ def answer(path) -> Profile | None:
 
 def normalized(path):
     """The graph of a file, in which nothing is inlined, and its modules."""
-    return normalize(OnnxFile(path=str(path), inlined=False), Setting())
+    return normalize_onnx_file(OnnxFile(path=str(path), inlined=False), Setting())
 
 
 def predicted(path):
     """What it should say; None where it should raise."""
     graph, _ = normalized(path)
     try:
-        return predict_nodes(find_convention("onnx-tool"), graph, count_whole(graph))
+        return predict_nodes(
+            find_convention("onnx-tool"), graph, count_nodes_with_their_bodies(graph)
+        )
     except PredictionError:
         return None
 

@@ -6,7 +6,7 @@ import pytest
 from crossflops_onnx_tool import OnnxTool
 
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 from crossflops.testing.file_probes import file_probes
 
 pytestmark = pytest.mark.tools
@@ -20,7 +20,7 @@ def profile(folder, name):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    assert load_value("onnx-tool", "crossflops_onnx_tool:OnnxTool").name == "onnx-tool"
+    assert load_adapter_from_path("onnx-tool", "crossflops_onnx_tool:OnnxTool").name == "onnx-tool"
 
 
 def test_it_takes_files_alone():

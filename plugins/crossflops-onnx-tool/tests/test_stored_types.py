@@ -6,9 +6,9 @@ from crossflops_onnx_tool import OnnxTool
 from onnx import TensorProto, helper
 
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.trace import Setting
-from crossflops.ledger.count import count_whole
+from crossflops.ledger.count import count_nodes_with_their_bodies
 from crossflops.rules.prediction import PredictionError, predict_nodes
 from crossflops.tools.registry import find_convention
 
@@ -41,9 +41,11 @@ def saved(folder, name, raw, rows=16):
 
 def predicted(path):
     """Return what onnx-tool should print of a file; None where it should fail."""
-    graph, _ = normalize(OnnxFile(path=str(path), inlined=False), Setting())
+    graph, _ = normalize_onnx_file(OnnxFile(path=str(path), inlined=False), Setting())
     try:
-        return predict_nodes(find_convention("onnx-tool"), graph, count_whole(graph)).total
+        return predict_nodes(
+            find_convention("onnx-tool"), graph, count_nodes_with_their_bodies(graph)
+        ).total
     except PredictionError:
         return None
 

@@ -13,7 +13,7 @@ import crossflops
 from crossflops.frontends.pytorch.program import record_torch_run
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.tools.registry import find_convention
 from crossflops.workers.observe import run_tool_in_process
@@ -41,7 +41,7 @@ def amounts(printed):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    adapter = load_value("ptflops-pytorch", "crossflops_ptflops:PtflopsPytorch")
+    adapter = load_adapter_from_path("ptflops-pytorch", "crossflops_ptflops:PtflopsPytorch")
     assert adapter.name == "ptflops-pytorch"
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import crossflops
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 
 pytestmark = pytest.mark.tools
 
@@ -42,7 +42,7 @@ def amounts(printed):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    adapter = load_value("ptflops-aten", "crossflops_ptflops:PtflopsAten")
+    adapter = load_adapter_from_path("ptflops-aten", "crossflops_ptflops:PtflopsAten")
     assert adapter.name == "ptflops-aten"
 
 

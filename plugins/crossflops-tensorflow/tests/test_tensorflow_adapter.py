@@ -7,7 +7,7 @@ import pytest
 from crossflops_tensorflow import TensorFlowProfiler
 
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 from crossflops.targets import source_from_object
 from crossflops.verbs.api import compare
 
@@ -42,7 +42,7 @@ def profile(model, *args, **kwargs):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    adapter = load_value("tensorflow", "crossflops_tensorflow:TensorFlowProfiler")
+    adapter = load_adapter_from_path("tensorflow", "crossflops_tensorflow:TensorFlowProfiler")
     assert adapter.name == "tensorflow"
 
 

@@ -13,7 +13,7 @@ import crossflops
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.ir.profile import Entry
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 
 pytestmark = pytest.mark.tools
 
@@ -34,7 +34,7 @@ def profile(model, *args, setting=None, **kwargs):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    assert load_value("thop", "crossflops_thop:Thop").name == "thop"
+    assert load_adapter_from_path("thop", "crossflops_thop:Thop").name == "thop"
 
 
 def test_totals_and_layers():

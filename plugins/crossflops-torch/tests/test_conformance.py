@@ -5,7 +5,7 @@ import torch
 from crossflops_torch import TorchFlopCounter
 from torch import nn
 
-from crossflops.frontends.pytorch.load.model import forget_compiled
+from crossflops.frontends.pytorch.load.model import reset_compiler
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import predict
 from crossflops.testing.conformance import Conformance, run_tool_in_process
@@ -81,7 +81,7 @@ class TestConformance(Conformance):
     def test_what_is_dispatched_is_counted(self, model, shapes, macs):
         """Two for each multiply-accumulate of the operators that a dispatch mode sees."""
         inputs = tuple(map(torch.zeros, shapes))
-        forget_compiled()  # torch.cond, of a run under a mode before
+        reset_compiler()  # torch.cond, of a run under a mode before
         seen = self.observe(model, inputs, {}, Setting())
         assert predict(self.convention, seen.trace, Setting(), seen.ledger).total == 2 * macs
         assert run_tool_in_process(self.adapter, model, inputs, {}, Setting()).total == 2 * macs

@@ -7,7 +7,7 @@ from torch import nn
 
 from crossflops.ir.profile import Entry
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 
 pytestmark = pytest.mark.tools
 
@@ -33,7 +33,7 @@ class Function(nn.Module):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    adapter = load_value("torch-profiler", "crossflops_torch:TorchProfiler")
+    adapter = load_adapter_from_path("torch-profiler", "crossflops_torch:TorchProfiler")
     assert adapter.name == "torch-profiler"
 
 

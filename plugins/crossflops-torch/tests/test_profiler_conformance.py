@@ -5,7 +5,7 @@ import torch
 from crossflops_torch import TorchProfiler
 from torch import nn
 
-from crossflops.frontends.pytorch.load.model import forget_compiled
+from crossflops.frontends.pytorch.load.model import reset_compiler
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import predict
 from crossflops.testing.conformance import Conformance, run_tool_in_process
@@ -49,5 +49,5 @@ class TestConformance(Conformance):
         model, inputs = Condition(), (torch.zeros(3, 4),)
         seen = self.observe(model, inputs, {}, Setting())
         predicted = predict(self.convention, seen.trace, Setting(), seen.ledger).total
-        forget_compiled()
+        reset_compiler()
         assert run_tool_in_process(self.adapter, model, inputs, {}, Setting()).total == predicted

@@ -11,7 +11,7 @@ from torch import nn
 
 from crossflops.ir.profile import Entry
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 
 pytestmark = pytest.mark.tools
 
@@ -30,7 +30,7 @@ def amounts(printed):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    adapter = load_value("torch-flop-counter", "crossflops_torch:TorchFlopCounter")
+    adapter = load_adapter_from_path("torch-flop-counter", "crossflops_torch:TorchFlopCounter")
     assert adapter.name == "torch-flop-counter"
 
 

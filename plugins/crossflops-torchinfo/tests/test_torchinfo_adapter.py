@@ -10,7 +10,7 @@ from torch import nn
 import crossflops
 from crossflops.frontends.pytorch.program import record_torch_run
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 from crossflops.reconcile.parameters import reconcile_parameters
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.tools.registry import find_convention
@@ -32,7 +32,9 @@ def profile(model, *args, setting=None, **kwargs):
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    assert load_value("torchinfo", "crossflops_torchinfo:Torchinfo").name == "torchinfo"
+    assert (
+        load_adapter_from_path("torchinfo", "crossflops_torchinfo:Torchinfo").name == "torchinfo"
+    )
 
 
 def test_totals_and_modules():

@@ -9,7 +9,7 @@ from torch import nn
 
 from crossflops.ir.profile import Entry
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 
 pytestmark = pytest.mark.tools
 
@@ -28,7 +28,7 @@ def block():
 
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
-    adapter = load_value("torchprofile", "crossflops_torchprofile:Torchprofile")
+    adapter = load_adapter_from_path("torchprofile", "crossflops_torchprofile:Torchprofile")
     assert adapter.name == "torchprofile"
 
 

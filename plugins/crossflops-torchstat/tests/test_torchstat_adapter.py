@@ -11,7 +11,7 @@ from torch import nn
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.ir.profile import Entry
 from crossflops.ir.trace import Setting
-from crossflops.plugins.discovery import load_value
+from crossflops.plugins.discovery import load_adapter_from_path
 from crossflops.render.terminal import terminal
 from crossflops.verbs import api
 
@@ -50,7 +50,9 @@ def test_columns_of_a_block(column, rows):
 def test_they_are_found_by_their_names():
     """The values of the entry points lead to whole adapters."""
     for name in ("Flops", "MAdd", "MemRead", "MemWrite"):
-        loaded = load_value(getattr(adapter, name).name, f"crossflops_torchstat:{name}")
+        loaded = load_adapter_from_path(
+            getattr(adapter, name).name, f"crossflops_torchstat:{name}"
+        )
         assert loaded.convention == loaded.name
 
 

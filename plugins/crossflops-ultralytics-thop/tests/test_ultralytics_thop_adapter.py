@@ -37,7 +37,7 @@ def profile(model, *args, setting=None, **kwargs):
 def test_it_is_found_by_its_name():
     """The value of the entry point leads to a whole adapter."""
     value = "crossflops_ultralytics_thop:UltralyticsThop"
-    assert discovery.load_value("ultralytics-thop", value).name == "ultralytics-thop"
+    assert discovery.load_adapter_from_path("ultralytics-thop", value).name == "ultralytics-thop"
 
 
 def test_totals_and_layers():

@@ -6,7 +6,7 @@ The MACs are held against a count over the equations of the program that JAX tra
 import pytest
 
 import crossflops
-from crossflops.frontends.jax.record.function import pure
+from crossflops.frontends.jax.record.function import to_pure_function
 from tests.laws.jaxpr_macs import macs
 
 jax = pytest.importorskip("jax")
@@ -106,7 +106,7 @@ GRADIENTS = {
 
 def expected(model, specs):
     """The MACs of the equations on which a result depends."""
-    seen = pure(model, specs, {}, training=False)
+    seen = to_pure_function(model, specs, {}, training=False)
     jaxpr = jax.make_jaxpr(seen.function)(*seen.specs).jaxpr
     alive, *_ = partial_eval.dce_jaxpr_consts(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     return macs(alive)

@@ -204,7 +204,7 @@ def test_what_cannot_be_converted(monkeypatch):
     """It is named, what holds other equations too, and the rest of the model is counted."""
     from crossflops.frontends.jax.convert import rules
 
-    rules.register()
+    rules.load_conversion_rules()
     monkeypatch.delitem(rules._rule_registry(), "scan")
     _, _, ledger = counted(
         lambda x: jax.lax.scan(lambda c, _: (c @ c, None), x @ x, None, 3)[0], spec(8, 8)

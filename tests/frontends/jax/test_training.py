@@ -7,7 +7,7 @@ import pytest
 
 import crossflops
 from crossflops.errors import InputError
-from crossflops.frontends.jax.record.function import pure
+from crossflops.frontends.jax.record.function import to_pure_function
 from crossflops.ir.trace import Setting
 
 pytestmark = pytest.mark.jax
@@ -62,7 +62,7 @@ def summed_up(model, args, trained):
 
     With each what it takes.
     """
-    own = pure(model, args, {}, training=False)
+    own = to_pure_function(model, args, {}, training=False)
     weights = own.weights
     closed = None
     if not jax.tree.leaves(weights):  # a function: its program with what it closes over

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from crossflops.frontends.jax.observe.xla import xla_view_calls
-from crossflops.frontends.jax.record.function import pure
+from crossflops.frontends.jax.record.function import to_pure_function
 from crossflops.ir.trace import UNWATCHED, Setting, Trace, View
-from crossflops.tools.xla import flops, read_xla_program
+from crossflops.tools.xla import read_xla_program, xla_call_flops
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -23,7 +23,7 @@ def spec(*shape, dtype="float32"):
 
 def instructions(function, *specs, level="lowered"):
     """The instructions of a function's program, without the call for the whole."""
-    program = pure(function, specs, {}, training=False)
+    program = to_pure_function(function, specs, {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
     recorded = tuple(xla_view_calls(program, trace, None, [VIEWS[level]]))
     trace = msgspec.structs.replace(trace, observed=recorded)
@@ -33,7 +33,7 @@ def instructions(function, *specs, level="lowered"):
 
 def counted(calls):
     """Opcodes and flops of the instructions that count."""
-    return [(call.target, flops(call)) for call in calls if flops(call)]
+    return [(call.target, xla_call_flops(call)) for call in calls if xla_call_flops(call)]
 
 
 def test_operands_come_first():
@@ -133,7 +133,7 @@ def test_what_compilation_changes():
     changes = {
         (instruction.target, instruction.settings["change"], instruction.settings["removed"])
         for instruction in calls
-        if flops(instruction)
+        if xla_call_flops(instruction)
     }
     assert changes == {
         ("maximum", "kept", False),
@@ -149,7 +149,7 @@ def test_a_model_that_cannot_be_lowered():
     def run(x):
         return jax.ffi.ffi_call("nobody_registered_this", spec(4))(x)
 
-    program = pure(run, (spec(4),), {}, training=False)
+    program = to_pure_function(run, (spec(4),), {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
     *_, last = xla_view_calls(program, trace, None, [VIEWS["compiled"]])
     assert (last.target, last.level) == (UNWATCHED, "compiled")

@@ -7,7 +7,7 @@ import pytest
 
 from crossflops.errors import CrossflopsWarning
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count, count_dead
 from crossflops.reconcile.walk import reconcile
@@ -136,7 +136,7 @@ def test_tools_that_read_files_count_it(tool, amount, tmp_path):
         "{ y = MatMul(x, a) z = MatMul(x, b) q = BatchNormalization(z, r, r, r, r) }"
     )
     path = saved(tmp_path, with_weights(text, "a", "b", "r"))
-    graph, trace = normalize(OnnxFile(path=path, inlined=False), Setting())
+    graph, trace = normalize_onnx_file(OnnxFile(path=path, inlined=False), Setting())
     counted = CountedModel(graph, trace, count(graph))
     account = reconcile(
         predict_from_graph_nodes(find_convention(tool), counted), trace, counted.ledger

@@ -35,7 +35,7 @@ def test_inference_that_hangs_or_crashes_is_an_error(act, words, tmp_path, monke
         class shape_inference:  # noqa: N801 - as it is called in onnx
             infer_shapes = staticmethod(act)
 
-    monkeypatch.setattr(beside, "library", lambda: Library)
+    monkeypatch.setattr(beside, "onnx_cpp_library", lambda: Library)
     monkeypatch.setattr(inference, "_SECONDS", 1.0)
     path = saved(tmp_path, looped(3))
     with pytest.raises(CrossflopsError, match=words):

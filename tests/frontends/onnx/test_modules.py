@@ -8,7 +8,7 @@ from onnx import numpy_helper
 
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.modules import place_from_name
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.report.tables import report_from_ledger
@@ -27,7 +27,7 @@ def stored(model, **tensors):
 
 def rows(path):
     """Path, class and MACs of every module of a report."""
-    graph, trace = normalize(OnnxFile(path=path), Setting())
+    graph, trace = normalize_onnx_file(OnnxFile(path=path), Setting())
     modules = report_from_ledger(graph, trace, count(graph)).modules
     return [(row.path, row.class_, row.macs) for row in modules]
 
@@ -99,7 +99,7 @@ def test_a_tied_weight_leaves_work_where_it_is_done(weight, operator, tmp_path):
 
 def params(path):
     """Parameters of every module of a report, with all beneath it."""
-    graph, trace = normalize(OnnxFile(path=path), Setting())
+    graph, trace = normalize_onnx_file(OnnxFile(path=path), Setting())
     return {row.path: row.params for row in report_from_ledger(graph, trace, count(graph)).modules}
 
 

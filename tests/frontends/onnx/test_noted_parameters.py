@@ -13,7 +13,7 @@ from crossflops.frontends.onnx.noted_parameters import (
     notes_text_with_digest,
 )
 from crossflops.ir.trace import Setting
-from crossflops.reconcile.parameters import reconcile_stored
+from crossflops.reconcile.parameters import reconcile_stored_parameters
 from crossflops.tools.registry import parse_convention
 from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import count_source
@@ -65,7 +65,9 @@ def test_a_tool_of_files_counts_what_is_stored(tmp_path):
     file = OnnxFile(path=saved(tmp_path, noted()), inlined=False)
     mine = count_source(Source(file, (), {}), Setting(), ())
     stock = ToolInputFile(file, tmp_path / "model.onnx").stock(mine)
-    account = reconcile_stored(parse_convention("onnx-tool").parameters, mine.graph.params, stock)
+    account = reconcile_stored_parameters(
+        parse_convention("onnx-tool").parameters, mine.graph.params, stock
+    )
     assert (account.ours, account.predicted) == (12, 8)
     assert [(step.cause, step.amount) for step in account.explanations] == [
         ("params.exported", -4)

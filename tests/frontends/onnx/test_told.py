@@ -1,6 +1,6 @@
 """What onnx.shape_inference alone tells of a file, which is what some tools know of it."""
 
-from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_given_shapes
+from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_shapes_by_name
 from crossflops.ir.graph import TensorSpec
 from tests.onnx_files import graph_of, parsed, saved
 
@@ -24,7 +24,7 @@ def test_what_nothing_is_told_of_is_left_out(tmp_path):
     path = saved(tmp_path, parsed(TEXT.replace("N,3", "2,3")))
     shapes = strict_shapes_by_name(path, {}, ())
     assert "q" not in shapes
-    nodes = with_given_shapes(graph_of(path).as_written, shapes).nodes
+    nodes = with_shapes_by_name(graph_of(path).with_all_nodes_of_file, shapes).nodes
     assert [[spec and spec.shape for spec in node.outputs] for node in nodes] == [
         [(2, 3)],
         [(2, 0)],

@@ -10,7 +10,7 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 
 import crossflops
-from crossflops.export.program import save_uniform
+from crossflops.export.program import save_with_uniform_weights
 from crossflops.load import decode_onnx_model
 from crossflops.load.payload import NUMBER, fill_model_weights
 
@@ -114,7 +114,7 @@ def test_a_file_for_tools_has_them(tmp_path):
         for initializer in load_from_string(fill_model_weights(data)).graph.initializer
         if len(initializer.dims) == 2
     )
-    save_uniform(data, tmp_path / "model.onnx")
+    save_with_uniform_weights(data, tmp_path / "model.onnx")
     assert load_from_string((tmp_path / "model.onnx").read_bytes()) == load_from_string(
         fill_model_weights(data)
     )

@@ -11,9 +11,9 @@ from tests.onnx_files import parsed, saved
 
 PACKAGE = "import os\nos.write(2, b'said by a library\\n')\n"
 SCRIPT = """
-from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 try:
-    with quiet():
+    with quieting_tensorflow():
         import tensorflow
 except RuntimeError:
     print("failed")

@@ -7,7 +7,7 @@ import pytest
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse_inputs
-from crossflops.frontends.tensorflow.kinds import is_path, split_signature
+from crossflops.frontends.tensorflow.kinds import is_tensorflow_file, split_path_and_signature
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import load_target_source
@@ -89,9 +89,9 @@ def test_a_signature_behind_a_colon(coder):
 
 def test_what_a_colon_means(coder, tmp_path):
     """Only behind the folder of a SavedModel it parts a signature."""
-    assert split_signature(f"{coder}:decode") == (coder, "decode")
-    assert not is_path(f"{tmp_path}:decode")
-    assert not is_path("keras.applications:ResNet50")
+    assert split_path_and_signature(f"{coder}:decode") == (coder, "decode")
+    assert not is_tensorflow_file(f"{tmp_path}:decode")
+    assert not is_tensorflow_file("keras.applications:ResNet50")
 
 
 def test_a_file_of_keras_2(tmp_path):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crossflops.frontends.tensorflow.convert.operators import local_name
-from crossflops.frontends.tensorflow.record.layers import scope_of
+from crossflops.frontends.tensorflow.convert.operators import operation_name_in_function
+from crossflops.frontends.tensorflow.record.layers import innermost_scope
 
 pytestmark = pytest.mark.tensorflow
 
@@ -25,10 +25,10 @@ SCOPES = dict.fromkeys(("net", "net/conv_1", "net/lstm", "net/lstm/while/cell", 
 )
 def test_the_innermost_scope_holds(name, scope):
     """A name in an inlined function stands behind those of what called it."""
-    assert scope_of(name, SCOPES) == scope
+    assert innermost_scope(name, SCOPES) == scope
 
 
 def test_names_within_the_body_of_a_loop():
     """What TensorFlow puts before a name when it takes a loop apart goes again."""
-    assert local_name("a/while/body/_12/a/while/MatMul") == "a/while/MatMul"
-    assert local_name("a/MatMul") == "a/MatMul"
+    assert operation_name_in_function("a/while/body/_12/a/while/MatMul") == "a/while/MatMul"
+    assert operation_name_in_function("a/MatMul") == "a/MatMul"

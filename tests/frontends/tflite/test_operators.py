@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.tflite.operators import WRITERS, write_operator
+from crossflops.frontends.tflite.operators import WRITERS, write_operator_nodes
 from crossflops.frontends.tflite.reading import TfliteOperator, TfliteSubgraph, TfliteTensor
-from crossflops.frontends.tflite.sizes import resolve_sizes
+from crossflops.frontends.tflite.sizes import with_inferred_sizes
 from crossflops.frontends.tflite.writer import TfliteNodeWriter
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
@@ -47,8 +47,8 @@ def count_operator(kind: str, inputs: list, outputs: list, **options) -> Ledger:
         name="", tensors=(*given, *outputs), inputs=(0,), outputs=results, operators=(operator,)
     )
     writer = TfliteNodeWriter(subgraph)
-    writer.begin(0, operator)
-    write_operator(writer)
+    writer.start_nodes_of_operator(0, operator)
+    write_operator_nodes(writer)
     assert len({node.key for node in writer.nodes}) == len(writer.nodes)
     graph = Graph(
         name="", nodes=tuple(writer.nodes), inputs=(), outputs=(), params=0, opset={"": 22}
@@ -144,7 +144,7 @@ def size_of_reshape(shape: tuple[int, ...], result: TfliteTensor, values=None) -
     subgraph = TfliteSubgraph(
         name="", tensors=tensors, inputs=(0,), outputs=(2,), operators=(operator,)
     )
-    return resolve_sizes(subgraph).tensors[2].shape
+    return with_inferred_sizes(subgraph).tensors[2].shape
 
 
 def test_open_sizes_of_a_reshape() -> None:

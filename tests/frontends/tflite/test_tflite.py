@@ -258,7 +258,7 @@ def test_options_that_a_file_cannot_take(tmp_path: Path, capsys: pytest.CaptureF
     for words, message in (
         (
             ("count", path, "--input", "2x32x32x3"),
-            "cannot be changed: input 'x' has the shape 1x32x32x3",
+            "cannot be changed: input 'x' is 1x32x32x3",
         ),
         (("count", path, "--train"), "a training step of a model of TFLite is not counted yet"),
         (("count", path, "--arg", "a=1"), "is a file, not a callable"),

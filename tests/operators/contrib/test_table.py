@@ -9,7 +9,7 @@ from crossflops.operators import (
     all_operator_rules,
     find_operator_rule,
     missing_rule_reason,
-    not_counted,
+    reasons_for_missing_rules,
 )
 from crossflops.operators.rule import MICROSOFT, NCHWC, NHWC
 
@@ -29,9 +29,9 @@ OF_TRAINING = _listed("training_operators.txt")
 def test_every_operator_of_onnxruntime_is_a_rule_or_an_explicit_not_yet(domain, name):
     """A rule, or a reason of words; never both, never neither."""
     op = Op(domain, name, 1)
-    assert (find_operator_rule(op) is not None) != (str(op) in not_counted())
+    assert (find_operator_rule(op) is not None) != (str(op) in reasons_for_missing_rules())
     if find_operator_rule(op) is None:
-        assert missing_rule_reason(op) == f"{op}: {not_counted()[str(op)]}"
+        assert missing_rule_reason(op) == f"{op}: {reasons_for_missing_rules()[str(op)]}"
 
 
 def test_the_list_is_whole():
@@ -48,7 +48,7 @@ def test_no_rule_is_for_an_operator_that_does_not_exist():
         if op.domain in (MICROSOFT, NCHWC, NHWC)
     }
     assert theirs <= {*NAMES, *OF_TRAINING}
-    reasons = {name for name in not_counted() if name.startswith(MICROSOFT)}
+    reasons = {name for name in reasons_for_missing_rules() if name.startswith(MICROSOFT)}
     assert reasons <= {f"{domain}.{name}" for domain, name in NAMES + OF_TRAINING}
 
 

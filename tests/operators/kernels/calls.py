@@ -23,6 +23,7 @@ class Case(NamedTuple):
     """One call: its tensors by name, those that have a gradient, plain arguments, and results.
 
     `values` are recorded whole numbers of tensors, `given` what the reference needs beside.
+    `settings` stand for the "*" in the name of the operator.
     """
 
     tensors: Mapping[str, tuple[int, ...]]
@@ -31,12 +32,15 @@ class Case(NamedTuple):
     attributes: Mapping[str, Any] = {}
     values: Mapping[str, tuple[int, ...]] = {}
     given: Mapping[str, Any] = {}
+    settings: str = ""
 
 
 class Kernel(NamedTuple):
     """An operator, how a random call of it is drawn, and a reference for it.
 
-    `others` compute the same, with other names for some of their operands and arguments.
+    `others` compute the same, with other names for some of their operands and arguments. Where
+    autograd of the reference is not the backward pass, `gradient` is a reference of that alone: it
+    also takes the `result` of the call and the `gradient` of that.
     """
 
     operator: str
@@ -44,6 +48,7 @@ class Kernel(NamedTuple):
     reference: Callable[..., Any]
     backward: bool = True
     others: Mapping[str, Mapping[str, str]] = {}
+    gradient: Callable[..., Any] | None = None
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -51,13 +56,17 @@ class Kernel(NamedTuple):
         return self.operator, *self.others
 
 
+def _name_in_graph(operator: str, case: Case) -> str:
+    """Return the name of the operator that a call has in a graph."""
+    return f"{operator.replace('::', '.').replace('*', case.settings)}.default"
+
+
 def operator_call(operator: str, case: Case) -> OperatorCall:
     """Return the call as a formula sees it."""
     names = tuple(case.tensors)
-    namespace, _, name = operator.partition("::")
     node = Node(
         key="call",
-        op=Op("torch.ops", f"{namespace}.{name}.default", 1),
+        op=Op("torch.ops", _name_in_graph(operator, case), 1),
         inputs=tuple(TensorSpec(name, "float32", shape) for name, shape in case.tensors.items()),
         outputs=tuple(TensorSpec("y", "float32", shape) for shape in case.results),
         attrs=dict(case.attributes),
@@ -69,9 +78,9 @@ def operator_call(operator: str, case: Case) -> OperatorCall:
 
 def formula_work(operator: str, case: Case) -> tuple[Cost, Cost]:
     """Return what the formula counts: forwards, and all backwards."""
-    namespace, _, name = operator.partition("::")
-    formula = find_formula("torch.ops", f"{namespace}.{name}.default")
+    formula = find_formula("torch.ops", _name_in_graph(operator, case))
     assert formula is not None, operator
+    assert formula.name == operator
     call = operator_call(operator, case)
     forward = formula.function(call)
     if not callable(formula.backward):
@@ -169,10 +178,30 @@ def check_against_reference(kernel: Kernel, cases: int = CASES) -> None:
     """Hold a formula against its reference on random small calls, forwards and backwards."""
     draw = random.Random(kernel.operator)
     drawn = [kernel.draw(draw) for _ in range(cases)]
-    whole, rows = reference_work(kernel.reference, drawn, kernel.backward)
+    by_autograd = kernel.backward and kernel.gradient is None
+    whole, rows = reference_work(kernel.reference, drawn, by_autograd)
+    if kernel.gradient is not None:
+        rows = _with_gradient_work(kernel.gradient, drawn, rows)
     for operator, names in {kernel.operator: {}, **kernel.others}.items():
         calls = [rename_operands(case, names) for case in drawn]
         _check_formula(operator, calls, kernel.backward, whole, rows)
+
+
+def _with_gradient_work(
+    function: Callable[..., Any],
+    cases: Sequence[Case],
+    rows: Sequence[tuple[int, int, int, int]],
+) -> list[tuple[int, int, int, int]]:
+    """Return the work of the calls with that of their backward pass, by a reference of it."""
+    backward = [
+        case._replace(
+            tensors={**case.tensors, "result": case.results[0], "gradient": case.results[0]},
+            wanted=(),
+        )
+        for case in cases
+    ]
+    _, work = reference_work(function, backward, backward=False)
+    return [(*row[:2], *own[:2]) for row, own in zip(rows, work, strict=True)]
 
 
 def _check_formula(

@@ -173,3 +173,43 @@ def _segment_sum(src, indptr, *_):
           "Tensor? csr2csc, Tensor mat) -> Tensor")  # fmt: skip
 def _spmm(row, rowptr, col, value, colptr, csr2csc, mat):
     return mat.new_empty((rowptr.shape[0] - 1, mat.shape[1]))
+
+
+# The names of FlashInfer's operators hold the settings of their build.
+PREFILL = (
+    "batch_prefill_with_kv_cache_dtype_q_bf16_dtype_kv_bf16_dtype_o_bf16_dtype_idx_i32_"
+    "head_dim_qk_4_head_dim_vo_4_posenc_0_use_swa_False_use_logits_cap_False_f16qk_False_paged_run"
+)
+DECODE = (
+    "batch_decode_with_kv_cache_dtype_q_bf16_dtype_kv_bf16_dtype_o_bf16_dtype_idx_i32_"
+    "head_dim_qk_4_head_dim_vo_4_posenc_2_use_swa_False_use_logits_cap_False_run"
+)
+
+
+@_declare(
+    f"flashinfer::{PREFILL}",
+    "(Tensor(a!) float_workspace_buffer, Tensor(b!) int_workspace_buffer, int[] plan_info_vec, "
+    "Tensor q, Tensor(c!) paged_k_cache, Tensor(d!) paged_v_cache, Tensor qo_indptr, "
+    "Tensor paged_kv_indptr, Tensor paged_kv_indices, Tensor paged_kv_last_page_len, "
+    "Tensor(e!) o, Tensor(f!)? maybe_lse, int mask_mode, int layout, int window_left, "
+    "bool enable_pdl, Tensor? maybe_custom_mask, Tensor? maybe_mask_indptr, "
+    "Tensor? maybe_alibi_slopes, Tensor? maybe_prefix_len_ptr, "
+    "Tensor? maybe_token_pos_in_items_ptr, Tensor? maybe_max_item_len_ptr, "
+    "float logits_soft_cap, float sm_scale, Tensor? scale_q, Tensor? scale_k, Tensor? scale_v, "
+    "float rope_scale, float rope_theta, int token_pos_in_items_len, int workspace_size, "
+    "int? num_qo_heads=None, int? num_kv_heads=None, Tensor? block_tables=None, "
+    "Tensor? kv_lens_buffer=None, int? page_size=None, int? max_q_len=None, "
+    "int? max_kv_len=None, int? batch_size=None, Tensor? cum_seq_lens_q=None, "
+    "Tensor? cum_seq_lens_kv=None, Tensor? sinks=None) -> ()",
+)
+@_declare(
+    f"flashinfer::{DECODE}",
+    "(Tensor(a!) float_workspace_buffer, Tensor(b!) int_workspace_buffer, int[] plan_info_vec, "
+    "Tensor q, Tensor(c!)? paged_k_cache, Tensor(d!)? paged_v_cache, Tensor paged_kv_indptr, "
+    "Tensor paged_kv_indices, Tensor paged_kv_last_page_len, Tensor(e!) o, "
+    "Tensor(f!)? maybe_lse, int kv_layout_code, int window_left, bool enable_pdl, "
+    "Tensor? alibi_slopes, float logits_soft_cap, float sm_scale, float rope_scale, "
+    "float rope_theta) -> ()",
+)
+def _flashinfer(*_, **__):
+    return None

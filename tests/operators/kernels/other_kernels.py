@@ -3,7 +3,8 @@
 # ruff: noqa: N803  the names that the operators have for their operands
 
 import random
-from math import prod
+from functools import partial
+from math import gcd, prod
 
 import torch
 
@@ -98,6 +99,39 @@ def _draw_scatter(draw: random.Random) -> Case:
     return Case(tensors, ("src",), [(4, width)], {}, {"indptr": places})
 
 
+def scatter_extreme_gradient(src, gradient, **_):
+    """To the element that was chosen, and nothing to others."""
+    chosen = torch.zeros(gradient.shape, dtype=torch.int64)
+    return torch.zeros(src.shape).scatter(0, chosen, gradient)
+
+
+def scatter_product_gradient(src, indptr, result, gradient, **_):
+    """dY Y of the place of each element, by the element."""
+    return (gradient * result).gather(0, indptr.expand_as(src)) / src
+
+
+def sparse_rows(col, mat, rows, places, value=None, kind="sum", **_):
+    """Rows of the other matrix that the elements name, by their values if there are any."""
+    named = mat.index_select(0, places)
+    if value is not None:
+        named = named * value[:, None]
+    index = (torch.arange(col.shape[0]) // (col.shape[0] // rows))[:, None].expand_as(named)
+    return torch.zeros(rows, mat.shape[1]).scatter_reduce(0, index, named, kind)
+
+
+def sparse_extreme_gradient(col, mat, gradient, chosen, value=None, **_):
+    """Of each result to the element that was chosen: to its value, and to what that multiplied."""
+    named = torch.zeros(gradient.shape, dtype=torch.int64)
+    done = []
+    to_matrix = gradient
+    if value is not None:
+        to_value = mat.gather(0, named) * gradient
+        places = chosen.flatten()
+        done.append(torch.zeros(value.shape).scatter_add(0, places, to_value.flatten()))
+        to_matrix = value.index_select(0, places).view(gradient.shape) * gradient
+    return *done, torch.zeros(mat.shape).scatter_add(0, named, to_matrix)
+
+
 def sparse_product(col, value, mat, **_):
     """Each element that is stored by the row of the other matrix; rows are joined by a product.
 
@@ -112,6 +146,26 @@ def _draw_sparse(draw: random.Random) -> Case:
     return Case(tensors, ("value", "mat"), [(rows, columns)])
 
 
+def _draw_extremes(draw: random.Random) -> Case:
+    return _draw_rows_of_matrix(draw, valued=draw.random() < 0.5)
+
+
+def _draw_rows_of_matrix(draw: random.Random, valued: bool = False) -> Case:
+    rows, each, depth, columns = (draw.randint(1, 4) for _ in range(4))
+    stored = rows * each
+    tensors = {"col": (stored,), "mat": (depth, columns)}
+    if valued:
+        tensors["value"] = (stored,)
+    given = {
+        "rows": rows,
+        "places": torch.tensor([draw.randrange(depth) for _ in range(stored)]),
+        "chosen": torch.tensor([draw.randrange(stored) for _ in range(rows * columns)])
+        .view(rows, columns),
+    }  # fmt: skip
+    wanted = ("value", "mat") if valued else ("mat",)
+    return Case(tensors, wanted, [(rows, columns)], {}, {}, given)
+
+
 def segment_product(input, other, lengths, **_):
     """The rows of each segment by its matrix."""
     parts = zip(input.split(list(lengths)), other.split(1), strict=True)
@@ -124,6 +178,79 @@ def _draw_segments(draw: random.Random) -> Case:
     tensors = {"input": (sum(lengths), depth), "other": (len(lengths), depth, columns)}
     given = {"lengths": lengths}
     return Case(tensors, ("input", "other"), [(sum(lengths), columns)], {}, {}, given)
+
+
+def int8_linear(A, B, SCB, row_stats, bias=None, **_):
+    """Rows that are quantized, and their product with a matrix that is stored so."""
+    rows = torch.round(A * torch.reciprocal(A.abs().amax(-1, keepdim=True)))
+    return int8_product(rows, B, bias, row_stats, SCB)
+
+
+def int8_linear_gradient(A, B, SCB, gradient, bias=None, **_):
+    """dY by the matrix with its scales, which are multiplied again; rows summed for a bias."""
+    done = gradient @ (B * SCB[:, None] * (1 / 127))
+    rows = tuple(range(gradient.dim() - 1))
+    return done if bias is None else (done, gradient.sum(rows))
+
+
+def _draw_int8_linear(draw: random.Random) -> Case:
+    rows, depth, outputs = _matrices(draw)
+    tensors = {
+        "A": (*rows, depth),
+        "B": (outputs, depth),
+        "SCB": (outputs,),
+        "row_stats": (prod(rows),),
+    }
+    biased = draw.random() < 0.5
+    if biased:
+        tensors["bias"] = (outputs,)
+    wanted = ("A", "bias") if biased else ("A",)
+    return Case(tensors, wanted, [(*rows, outputs)], {"threshold": 0.0})
+
+
+def region_maxima(input, rois, spatial_scale, pooled_height, pooled_width, **_):
+    """Regions that are the whole picture; cells next to each other share a row and a column."""
+    left, top, right, bottom = torch.round(rois * spatial_scale).split(1, 1)
+    one = torch.ones(1)
+    sides = [
+        torch.maximum(last - first + 1, one) / float(cells)
+        for first, last, cells in ((top, bottom, pooled_height), (left, right, pooled_width))
+    ]
+    least = torch.full(input.shape[1:2], -3.4e38)
+    cells = [
+        torch.maximum(input[0, :, rows, columns].amax((1, 2)), least)
+        for _ in range(rois.shape[0])
+        for rows in _cells(input.shape[2], pooled_height)
+        for columns in _cells(input.shape[3], pooled_width)
+    ]
+    return sides, cells
+
+
+def _cells(size: int, count: int) -> list[slice]:
+    """Return the pixels of each of so many cells of a side: from its floor to its ceiling."""
+    return [
+        slice(index * size // count, -(-(index + 1) * size // count)) for index in range(count)
+    ]
+
+
+def region_maxima_gradient(input, gradient, chosen, **_):
+    """Added at the pixel that was chosen."""
+    zeros = torch.zeros(input.numel())
+    return zeros.scatter_add(0, chosen, gradient.flatten())
+
+
+def _draw_region_maxima(draw: random.Random) -> Case:
+    """Sizes of a picture of which no cell but the last ends at a whole pixel."""
+    sides = [(size, cells) for size in range(1, 6) for cells in range(1, 5)
+             if gcd(size, cells) == 1]  # fmt: skip
+    (height, tall), (width, wide) = draw.choice(sides), draw.choice(sides)
+    channels, regions = draw.randint(1, 3), draw.randint(1, 3)
+    shape = draw.randint(1, 2), channels, height, width
+    results = regions, channels, tall, wide
+    attributes = {"spatial_scale": 0.5, "pooled_height": tall, "pooled_width": wide}
+    chosen = torch.tensor([draw.randrange(prod(shape)) for _ in range(prod(results))])
+    tensors = {"input": shape, "rois": (regions, 4)}
+    return Case(tensors, ("input",), [results], attributes, {}, {"chosen": chosen})
 
 
 def nms_pairs(dets, first, second, **_):
@@ -351,6 +478,47 @@ KERNELS = [
         _draw_means,
         mean_of_segments,
         others={"torch_scatter::segment_mean_coo": _INDEX, "torch_scatter::scatter_mean": _INDEX},
+    ),
+    *(
+        Kernel(
+            f"torch_scatter::scatter_{kind}",
+            _draw_scatter,
+            partial(scatter, kind=kind),
+            others={
+                f"torch_scatter::segment_{kind}_coo": _INDEX,
+                f"torch_scatter::segment_{kind}_csr": {},
+            },
+            gradient=scatter_extreme_gradient,
+        )
+        for kind in ("min", "max")
+    ),
+    Kernel(
+        "torch_scatter::scatter_mul",
+        _draw_scatter,
+        partial(scatter, kind="mul"),
+        gradient=scatter_product_gradient,
+    ),
+    *(
+        Kernel(
+            f"torch_sparse::spmm_{kind}",
+            _draw_extremes,
+            partial(sparse_rows, kind=f"a{kind}"),
+            gradient=sparse_extreme_gradient,
+        )
+        for kind in ("min", "max")
+    ),
+    Kernel("torch_sparse::spmm_sum", _draw_rows_of_matrix, sparse_rows),
+    Kernel(
+        "bitsandbytes::MatMul8bitLt",
+        _draw_int8_linear,
+        int8_linear,
+        gradient=int8_linear_gradient,
+    ),
+    Kernel(
+        "torchvision::roi_pool",
+        _draw_region_maxima,
+        region_maxima,
+        gradient=region_maxima_gradient,
     ),
     Kernel("torch_sparse::spmm_mean", _draw_sparse, mean_of_rows),
     Kernel(

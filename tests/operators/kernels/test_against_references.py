@@ -10,9 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from crossflops.ir.ledger import Cost  # noqa: E402
-from crossflops.operators.formula_sources import STATE, complete_formulas  # noqa: E402
+from crossflops.operators.formula_sources import STATE, load_kernel_and_plugin_formulas  # noqa: E402
 from tests.operators.kernels import (  # noqa: E402
     attention_kernels,
+    flashinfer_kernels,
+    gradient_kernels,
     layer_kernels,
     other_kernels,
     recurrent_kernels,
@@ -29,7 +31,15 @@ from tests.operators.kernels.held import HELD, WITHOUT_REFERENCE  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-GROUPS = (attention_kernels, recurrent_kernels, sampling_kernels, other_kernels, layer_kernels)
+GROUPS = (
+    attention_kernels,
+    flashinfer_kernels,
+    gradient_kernels,
+    recurrent_kernels,
+    sampling_kernels,
+    other_kernels,
+    layer_kernels,
+)
 KERNELS = [kernel for group in GROUPS for kernel in group.KERNELS]
 
 
@@ -47,7 +57,7 @@ def test_the_page_says_which_formulas_have_a_reference():
 
 def test_every_formula_has_a_reference_or_a_reason():
     """The formulas that the package brings."""
-    complete_formulas()
+    load_kernel_and_plugin_formulas()
     assert HELD.isdisjoint(WITHOUT_REFERENCE)
     assert {formula.name for formula in STATE.shipped} == HELD | WITHOUT_REFERENCE.keys()
 

@@ -18,7 +18,10 @@ def made(
 ):
     """Return an architecture whose matrices are those of its layers."""
     matrices = sum(
-        layer.attention.projections + layer.ffn.macs + layer.ffn.inactive + layer.ffn.router
+        layer.attention.projections
+        + layer.ffn.macs
+        + layer.ffn.inactive_weights
+        + layer.ffn.router
         for layer in layers
     )
     table = vocabulary * hidden

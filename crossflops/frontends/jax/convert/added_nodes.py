@@ -20,7 +20,7 @@ _AWAY = 0  # jax.lax.RoundingMethod.AWAY_FROM_ZERO
 _MOST_AXES = 3  # of a pool in onnxruntime: onnxruntime/core/providers/cpu/nn/pool.cc
 
 
-def make_runnable(
+def add_nodes_to_make_runnable(
     model: Any, equations: Sequence[Equation], origins: Mapping[str, int], to_run: bool
 ) -> dict[str, int]:
     """Add nodes that make a model compute exactly its function; return their equations.
@@ -37,19 +37,19 @@ def make_runnable(
             continue
         equation = equations[number]
         mend = _MENDS.get((equation.primitive, node.op_type))
-        if mend is not None and (to_run or mend is _clamp_start):
+        if mend is not None and (to_run or mend is _add_start_clamp):
             before = len(add.nodes)
             mend(add, node, equation)
             added |= dict.fromkeys(add.nodes[before:], number)
     return added
 
 
-def is_added(key: str) -> bool:
+def is_added_node_key(key: str) -> bool:
     """Return whether a node, by its key, was added only to make the model run."""
     return key.startswith(_ADDED)
 
 
-def stand_for_nothing(graph: Graph) -> Graph:
+def count_added_nodes_as_nothing(graph: Graph) -> Graph:
     """Return the graph with nodes that were added only to make it run counted as nothing."""
     return msgspec.structs.replace(graph, nodes=tuple(_mark_added_nodes(graph.nodes)))
 
@@ -57,7 +57,7 @@ def stand_for_nothing(graph: Graph) -> Graph:
 def _mark_added_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
     """Yield nodes; those that were only added to make the model run are counted as nothing."""
     for node in nodes:
-        if is_added(node.key):
+        if is_added_node_key(node.key):
             nothing = ConversionAnnotation(stands_for=())
             yield msgspec.structs.replace(node, conversion=nothing)
             continue
@@ -76,31 +76,31 @@ class NodeWriter:
         self.nodes: list[str] = []
         self._number = 0
 
-    def before(self, node: Any, *made: Any) -> None:
-        """Insert the nodes `made` before `node` in its graph."""
-        node.graph.insert_before(node, made)
+    def insert_nodes_before(self, node: Any, *new_nodes: Any) -> None:
+        """Insert the nodes `new_nodes` before `node` in its graph."""
+        node.graph.insert_before(node, new_nodes)
 
-    def insert_nodes_after(self, node: Any, *made: Any) -> None:
-        """Insert the nodes `made` after `node` in its graph."""
-        node.graph.insert_after(node, made)
+    def insert_nodes_after(self, node: Any, *new_nodes: Any) -> None:
+        """Insert the nodes `new_nodes` after `node` in its graph."""
+        node.graph.insert_after(node, new_nodes)
 
-    def node(
+    def make_node(
         self, operator: str, operands: Sequence[Any], like: Any, shape: Any, **more: Any
     ) -> Any:
         """Return a new node, not inserted; its result has this shape and the type of `like`."""
         import onnx_ir as ir
 
-        name = self._name()
+        name = self._new_node_name()
         self.nodes.append(name)
         result = ir.Value(name=name, type=like.type, shape=ir.Shape(shape))
         attributes = ir.convenience.convert_attributes(more)
         return ir.Node("", operator, operands, attributes, outputs=[result], name=name)
 
-    def constant(self, node: Any, numbers: Any) -> Any:
+    def store_constant(self, node: Any, numbers: Any) -> Any:
         """Store numbers in the graph of `node`, and return them as a value."""
         import onnx_ir as ir
 
-        name = self._name()
+        name = self._new_node_name()
         stored = ir.tensor(numbers, name=name)
         value = ir.Value(
             name=name, const_value=stored, type=ir.TensorType(stored.dtype), shape=stored.shape
@@ -108,31 +108,31 @@ class NodeWriter:
         node.graph.register_initializer(value)
         return value
 
-    def _name(self) -> str:
+    def _new_node_name(self) -> str:
         """Return a new unique name for an added node."""
         self._number += 1
         return f"{_ADDED}{self._number}"
 
 
-def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
+def _add_start_clamp(writer: NodeWriter, node: Any, equation: Equation) -> None:
     """Add nodes before a Slice that clamp its start indices as JAX's dynamic_slice does."""
     starts, ends = node.inputs[1], node.inputs[2].producer()
     full, part = equation.inputs[0].shape, equation.outputs[0].shape
     if full is None or part is None or ends is None or ends.op_type != "Add":
         return
     last = [size - width for size, width in zip(full, part, strict=True)]
-    zeros = add.constant(node, np.zeros(len(last), np.int64))
-    at_least = add.node("Max", [starts, zeros], starts, [len(last)])
-    limits = add.constant(node, np.array(last, np.int64))
-    at_most = add.node("Min", [at_least.outputs[0], limits], starts, [len(last)])
-    add.before(ends, at_least, at_most)
+    zeros = writer.store_constant(node, np.zeros(len(last), np.int64))
+    at_least = writer.make_node("Max", [starts, zeros], starts, [len(last)])
+    limits = writer.store_constant(node, np.array(last, np.int64))
+    at_most = writer.make_node("Min", [at_least.outputs[0], limits], starts, [len(last)])
+    writer.insert_nodes_before(ends, at_least, at_most)
     for index, value in enumerate(ends.inputs):
         if value is starts:
             ends.replace_input_with(index, at_most.outputs[0])
     node.replace_input_with(1, at_most.outputs[0])
 
 
-def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
+def _add_rounding_away_from_zero(writer: NodeWriter, node: Any, equation: Equation) -> None:
     """Add nodes after a Round that round halves away from zero, if the JAX equation does so."""
     import onnx_ir as ir
 
@@ -140,20 +140,22 @@ def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
         return
     (x,), (rounded,) = node.inputs, node.outputs
     shape = equation.outputs[0].shape
-    half = add.constant(node, np.array(0.5, rounded.type.dtype.numpy()))
-    gap = add.node("Sub", [x, rounded], rounded, shape)
-    width = add.node("Abs", [gap.outputs[0]], rounded, shape)
+    half = writer.store_constant(node, np.array(0.5, rounded.type.dtype.numpy()))
+    gap = writer.make_node("Sub", [x, rounded], rounded, shape)
+    width = writer.make_node("Abs", [gap.outputs[0]], rounded, shape)
     truth = ir.Value(type=ir.TensorType(ir.DataType.BOOL))
-    halfway = add.node("Equal", [width.outputs[0], half], truth, shape)
-    sign = add.node("Sign", [x], rounded, shape)
-    more = add.node("Mul", [sign.outputs[0], half], rounded, shape)
-    away = add.node("Add", [x, more.outputs[0]], rounded, shape)
-    chosen = add.node("Where", [halfway.outputs[0], away.outputs[0], rounded], rounded, shape)
-    _read_instead(rounded, chosen.outputs[0], [gap, chosen])
-    add.insert_nodes_after(node, gap, width, halfway, sign, more, away, chosen)
+    halfway = writer.make_node("Equal", [width.outputs[0], half], truth, shape)
+    sign = writer.make_node("Sign", [x], rounded, shape)
+    more = writer.make_node("Mul", [sign.outputs[0], half], rounded, shape)
+    away = writer.make_node("Add", [x, more.outputs[0]], rounded, shape)
+    chosen = writer.make_node(
+        "Where", [halfway.outputs[0], away.outputs[0], rounded], rounded, shape
+    )
+    _redirect_readers(rounded, chosen.outputs[0], [gap, chosen])
+    writer.insert_nodes_after(node, gap, width, halfway, sign, more, away, chosen)
 
 
-def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
+def _restrict_pool_to_moved_axes(writer: NodeWriter, node: Any, equation: Equation) -> None:
     """Let a pool run only over the axes that its window moves along, by added nodes.
 
     The other axes become one axis of channels.
@@ -184,30 +186,32 @@ def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
     (x,), (pooled,) = node.inputs, node.outputs
     channels = int(np.prod([sizes[axis] for axis in fixed_axes]))
     narrow = [1, channels, *(sizes[axis] for axis in moved)]
-    turned = add.node(
+    turned = writer.make_node(
         "Transpose", [x], x, [1, 1, *(sizes[axis - 2] for axis in order[2:])], perm=order
     )
-    flat = add.node(
+    flat = writer.make_node(
         "Reshape",
-        [turned.outputs[0], add.constant(node, np.array(narrow, np.int64))],
+        [turned.outputs[0], writer.store_constant(node, np.array(narrow, np.int64))],
         x,
         narrow,
     )
-    add.before(node, turned, flat)
+    writer.insert_nodes_before(node, turned, flat)
     node.replace_input_with(0, flat.outputs[0])
-    _set_along(node, moved, along, pads if "pads" in node.attributes else None)
+    _keep_attributes_of_axes(node, moved, along, pads if "pads" in node.attributes else None)
     wide = [1, 1, *(results[axis - 2] for axis in order[2:])]
-    separate = add.node(
-        "Reshape", [pooled, add.constant(node, np.array(wide, np.int64))], pooled, wide
+    separate = writer.make_node(
+        "Reshape", [pooled, writer.store_constant(node, np.array(wide, np.int64))], pooled, wide
     )
     back = [order.index(index) for index in range(rank + 2)]
-    result = add.node("Transpose", [separate.outputs[0]], pooled, [1, 1, *results], perm=back)
-    _read_instead(pooled, result.outputs[0], [separate])
-    _set_shape(pooled, [1, channels, *(results[axis] for axis in moved)])
-    add.insert_nodes_after(node, separate, result)
+    result = writer.make_node(
+        "Transpose", [separate.outputs[0]], pooled, [1, 1, *results], perm=back
+    )
+    _redirect_readers(pooled, result.outputs[0], [separate])
+    _declare_shape(pooled, [1, channels, *(results[axis] for axis in moved)])
+    writer.insert_nodes_after(node, separate, result)
 
 
-def _set_along(
+def _keep_attributes_of_axes(
     node: Any, moved: Sequence[int], along: Mapping[str, list[int]], pads: list[int] | None
 ) -> None:
     """Keep only the values of the axes `moved` in a pool node's attributes, in place."""
@@ -221,14 +225,14 @@ def _set_along(
         node.attributes["pads"] = ir.AttrInt64s("pads", [pads[index] for index in ends])
 
 
-def _set_shape(value: Any, sizes: Sequence[int]) -> None:
+def _declare_shape(value: Any, sizes: Sequence[int]) -> None:
     """Declare these sizes as the shape of a value."""
     import onnx_ir as ir
 
     value.shape = ir.Shape(sizes)
 
 
-def _read_instead(value: Any, other: Any, readers: Sequence[Any]) -> None:
+def _redirect_readers(value: Any, other: Any, readers: Sequence[Any]) -> None:
     """Let all nodes except `readers`, and graph outputs, read `other` instead of `value`."""
     uses = [(user, index) for user, index in value.uses() if user not in readers]
     for user, index in uses:
@@ -243,8 +247,8 @@ def _read_instead(value: Any, other: Any, readers: Sequence[Any]) -> None:
 _Mend: TypeAlias = Callable[[NodeWriter, Any, Equation], None]
 # By the primitive of the equation and the operator that jax2onnx wrote for it.
 _MENDS: dict[tuple[str, str], _Mend] = {
-    ("dynamic_slice", "Slice"): _clamp_start,
-    ("round", "Round"): _round_away,
-    ("reduce_window_max", "MaxPool"): _pool_few_axes,
-    ("reduce_window_sum", "AveragePool"): _pool_few_axes,
+    ("dynamic_slice", "Slice"): _add_start_clamp,
+    ("round", "Round"): _add_rounding_away_from_zero,
+    ("reduce_window_max", "MaxPool"): _restrict_pool_to_moved_axes,
+    ("reduce_window_sum", "AveragePool"): _restrict_pool_to_moved_axes,
 }

@@ -5,26 +5,26 @@ import dataclasses
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.conversion import silencing_loggers
 from crossflops.frontends.jax.convert import rules
-from crossflops.frontends.jax.convert.dead_states import dead_states_dropped
+from crossflops.frontends.jax.convert.dead_states import dropping_dead_loop_states
 from crossflops.frontends.jax.convert.lowering import (
     DOMAIN,
     LoweringRecorder,
-    is_complex,
-    lowering,
+    has_complex_elements,
     node_equation_number,
+    recording_and_fixing_lowering,
 )
-from crossflops.frontends.jax.convert.rewrites import resizes_named
-from crossflops.frontends.jax.convert.value_searches import search_by_value
+from crossflops.frontends.jax.convert.rewrites import naming_resize_methods
+from crossflops.frontends.jax.convert.value_searches import finding_producers_without_search
 from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 # What jax2onnx writes, tidied: no biases that are never added, no products that ONNX has not.
 
@@ -32,7 +32,7 @@ _SUM = "reduce_window_sum"
 _BIASED = {"Gemm": 2, "Conv": 2, "ConvTranspose": 2, "LayerNormalization": 2}
 
 
-def turn_weights(model: Any) -> None:
+def store_weights_transposed(model: Any) -> None:
     """Replace Transposes of weights by weights that are stored transposed, in place.
 
     Their order changes, and no node computes.
@@ -46,25 +46,33 @@ def drop_zero_biases(model: Any) -> None:
     """Remove the all-zero biases that jax2onnx adds from a model, in place."""
     for node in list(model.graph.all_nodes()):
         index = _BIASED.get(node.op_type)
-        if index is not None and len(node.inputs) > index and _is_made(node.inputs[index]):
+        if (
+            index is not None
+            and len(node.inputs) > index
+            and _is_added_zero_tensor(node.inputs[index])
+        ):
             node.replace_input_with(index, None)
 
 
-def drop_dropout_modes(model: Any) -> None:
+def drop_dropout_mode_inputs(model: Any) -> None:
     """Remove the training mode input of Dropout nodes that drop nothing, in place."""
     for node in list(model.graph.all_nodes()):
-        if node.op_type == "Dropout" and len(node.inputs) > 2 and _is_made(node.inputs[2]):
+        if (
+            node.op_type == "Dropout"
+            and len(node.inputs) > 2
+            and _is_added_zero_tensor(node.inputs[2])
+        ):
             node.replace_input_with(2, None)
 
 
-def write_out_vector_products(model: Any) -> None:
+def replace_vector_gemms(model: Any) -> None:
     """Replace each Gemm of a vector, which ONNX lacks, by a MatMul and an Add, in place."""
     for node in list(model.graph.all_nodes()):
         if node.op_type == "Gemm" and _value_rank(node.inputs[0]) == 1:
-            _as_product(node)
+            _replace_gemm_by_matmul(node)
 
 
-def average_windows(model: Any, primitives: Sequence[str]) -> None:
+def replace_window_sums_by_average_pools(model: Any, primitives: Sequence[str]) -> None:
     """Replace each Conv that only sums windows by an AveragePool and a Mul, in place.
 
     `primitives` are those of the equations that the nodes were made for.
@@ -72,10 +80,10 @@ def average_windows(model: Any, primitives: Sequence[str]) -> None:
     for node in list(model.graph.all_nodes()):
         number = node_equation_number(node)
         if node.op_type == "Conv" and number is not None and primitives[number] == _SUM:
-            _as_average(node)
+            _replace_conv_by_average_pool(node)
 
 
-def _is_made(value: Any) -> bool:
+def _is_added_zero_tensor(value: Any) -> bool:
     """Return whether a value is stored, all zeros, and not a variable of the model.
 
     The variables of a module are noted, whatever numbers they have.
@@ -113,7 +121,7 @@ def _value_rank(value: Any) -> int | None:
     return len(value.shape) if value is not None and value.shape is not None else None
 
 
-def _as_product(node: Any) -> None:
+def _replace_gemm_by_matmul(node: Any) -> None:
     """Replace a Gemm by a MatMul and, if it has a bias, an Add, in place."""
     import onnx_ir as ir
 
@@ -131,7 +139,7 @@ def _as_product(node: Any) -> None:
     _replace_ir_node(node, made)
 
 
-def _as_average(node: Any) -> None:
+def _replace_conv_by_average_pool(node: Any) -> None:
     """Replace a Conv by an AveragePool times the number of window elements, in place."""
     import onnx_ir as ir
 
@@ -198,8 +206,8 @@ def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
     """
     first: BaseException | None = None
     with isolating_jax_cache(), silencing_loggers("jax2onnx", "onnx_ir"):
-        rules.register()
-        for opaque, begin in _attempts():
+        rules.load_conversion_rules()
+        for opaque, begin in _rule_sets_to_attempt():
             left = set(begin)
             while True:
                 try:
@@ -217,12 +225,20 @@ def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
     raise _jax_conversion_error(first) from first
 
 
-def _attempts() -> Iterator[tuple[bool, set[str]]]:
+def _rule_sets_to_attempt() -> Iterator[tuple[bool, set[str]]]:
     """Yield (whether equations may stay JAX nodes, rules left out) for each attempt."""
     yield from (
-        (False, left_out) for left_out in (rules.rules_to_skip(), rules.replacing(), set[str]())
+        (False, left_out)
+        for left_out in (
+            rules.function_rules_to_skip(),
+            rules.function_replacing_rules(),
+            set[str](),
+        )
     )
-    yield from ((True, left_out) for left_out in (rules.rules_to_skip(), rules.replacing()))
+    yield from (
+        (True, left_out)
+        for left_out in (rules.function_rules_to_skip(), rules.function_replacing_rules())
+    )
 
 
 def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, LoweringRecorder]:
@@ -234,12 +250,12 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
     """
     recorder = LoweringRecorder(to_run)
     with (
-        lowering(recorder, opaque),
+        recording_and_fixing_lowering(recorder, opaque),
         rules.patching_lowering_rules(),
         _keeping_computing_nodes(),
         _converting_live_equations(pure),
-        search_by_value(),
-        resizes_named(),
+        finding_producers_without_search(),
+        naming_resize_methods(),
     ):
         model = importlib.import_module("jax2onnx").to_onnx(
             pure.function, list(pure.specs), model_name="crossflops", opset=OPSET, return_mode="ir"
@@ -252,7 +268,14 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
     return model, recorder
 
 
-def as_bytes(model: Any) -> tuple[bytes, bytes]:
+class SerializedModel(NamedTuple):
+    """An ONNX model as bytes: without inner shapes, and with those that jax2onnx declares."""
+
+    without_inner_shapes: bytes
+    with_declared_shapes: bytes
+
+
+def serialize_jax_model(model: Any) -> SerializedModel:
     """Return an ONNX model as bytes twice: without inner shapes, and with jax2onnx's shapes.
 
     Where jax2onnx moves a transposition past others, it leaves the shapes of their results
@@ -262,11 +285,11 @@ def as_bytes(model: Any) -> tuple[bytes, bytes]:
 
     proto = ir.to_proto(model)
     declared = proto.SerializeToString()
-    _remove_inner_shapes(proto.graph)
-    return proto.SerializeToString(), declared
+    _remove_inferable_shapes(proto.graph)
+    return SerializedModel(proto.SerializeToString(), declared)
 
 
-def name_jax_weights(model: Any) -> dict[str, str]:
+def give_weights_unique_names(model: Any) -> dict[str, str]:
     """Give each weight a unique name in place; return the model's own names by these."""
     stored = model.graph.initializers
     names: dict[str, str] = {}
@@ -279,13 +302,13 @@ def name_jax_weights(model: Any) -> dict[str, str]:
     return names
 
 
-def name_inputs(model: Any, names: Sequence[str]) -> None:
+def name_model_inputs(model: Any, names: Sequence[str]) -> None:
     """Name the inputs of an ONNX model after the function's arguments, in place."""
     for value, name in zip(model.graph.inputs, names, strict=True):
-        value.name = input_name(name)
+        value.name = onnx_input_name(name)
 
 
-def input_name(name: str) -> str:
+def onnx_input_name(name: str) -> str:
     """Return the name that an argument has as an input of the ONNX model."""
     return f"in_{name}" if name[:1].isdigit() else name
 
@@ -318,7 +341,7 @@ def declare_opsets(model: Any) -> None:
                 model.opset_imports[""] = get_schema(node.op_type, newest).since_version
 
 
-def _remove_inner_shapes(graph: Any) -> None:
+def _remove_inferable_shapes(graph: Any) -> None:
     """Remove inner shapes that inference can find again from a graph, in place."""
     known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
     kept = [value for value in graph.value_info if value.name in known]
@@ -327,10 +350,10 @@ def _remove_inner_shapes(graph: Any) -> None:
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                _remove_inner_shapes(attribute.g)
+                _remove_inferable_shapes(attribute.g)
 
 
-def shed_weights(model: Any) -> None:
+def remove_large_weight_values(model: Any) -> None:
     """Remove the values, not the shapes, of large weights if all exceed 1 GiB, in place."""
     import onnx_ir as ir
 
@@ -351,7 +374,7 @@ def shed_weights(model: Any) -> None:
 def _keeping_computing_nodes() -> Iterator[None]:
     """Return a context in which jax2onnx's optimizer keeps all nodes that compute."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
-    before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
+    before = original_attribute(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
     kept = tuple(step for step in before if step.name not in _LEFT_OUT)
     with patching_attribute(module, "_OPTIMIZER_PASSES", kept, inventory.OPTIMIZERS):
         yield
@@ -380,12 +403,12 @@ def _converting_live_equations(pure: Pure) -> Iterator[None]:
 
     def bind_constants(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
         """Bind constants to ONNX values: complex ones as pairs, weights with their names."""
-        bind(ctx, jaxpr, [_as_pairs(constant) for constant in constants], **more)
+        bind(ctx, jaxpr, [_constant_as_onnx_needs_it(constant) for constant in constants], **more)
         for variable, name in zip(jaxpr.constvars, pure.array_names(constants), strict=True):
             value = ctx.get_value_for_var(variable)
             if name:
                 value.metadata_props[_WEIGHT] = name
-            if is_complex(variable.aval):
+            if has_complex_elements(variable.aval):
                 value.type = ir.TensorType(ir.DataType.FLOAT)
                 value.shape = ir.Shape((*variable.aval.shape, 2))
 
@@ -398,9 +421,9 @@ def _converting_live_equations(pure: Pure) -> Iterator[None]:
         yield
 
 
-def _as_pairs(constant: Any) -> Any:
+def _constant_as_onnx_needs_it(constant: Any) -> Any:
     """Return a constant as jax2onnx needs it: complex numbers as (real, imaginary) pairs."""
-    if not is_complex(constant):
+    if not has_complex_elements(constant):
         return constant
     values = np.asarray(constant)
     return np.stack([values.real, values.imag], -1).astype(np.float32)
@@ -412,7 +435,7 @@ def _without_dead_equations(closed: Any) -> Any:
     from jax.interpreters import partial_eval
 
     requested = [True] * len(closed.jaxpr.outvars)
-    with dead_states_dropped():
+    with dropping_dead_loop_states():
         jaxpr, used, _ = partial_eval.dce_jaxpr_consts(closed.jaxpr, requested, instantiate=True)
     return ClosedJaxpr(
         jaxpr, [constant for constant, kept in zip(closed.consts, used, strict=True) if kept]

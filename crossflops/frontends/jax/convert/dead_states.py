@@ -13,7 +13,7 @@ from crossflops.patches.patching import patching_attribute
 
 
 @contextmanager
-def dead_states_dropped() -> Iterator[None]:
+def dropping_dead_loop_states() -> Iterator[None]:
     """Return a context in which JAX's dead code elimination drops states of `while` loops."""
     from jax._src.interpreters import partial_eval
     from jax.lax import while_p

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any
 
-from crossflops.frontends.jax.convert.rewrites import Equal
+from crossflops.frontends.jax.convert.rewrites import EquivalentCode
 from crossflops.ir.trace import Scalar
 
 SHARD_MAP = "shard_map"
@@ -38,7 +38,7 @@ class Mesh:
         self._sizes: list[dict[str, int]] = [{}]
 
     @contextmanager
-    def over(self, axes: Mapping[str, int]) -> Iterator[None]:
+    def entering_device_axes(self, axes: Mapping[str, int]) -> Iterator[None]:
         """Return a context whose equations run on devices along these further axes."""
         self._sizes.append({**self._sizes[-1], **axes})
         try:
@@ -46,13 +46,15 @@ class Mesh:
         finally:
             self._sizes.pop()
 
-    def settings(self, eqn: Any) -> dict[str, Scalar]:
+    def device_settings(self, eqn: Any) -> dict[str, Scalar]:
         """Return by name an equation's number of `devices`, and a collective's `group` size."""
         devices = prod(self._sizes[-1].values())
         own: dict[str, Scalar] = {"devices": devices} if devices > 1 else {}
-        return own | ({"group": self.group(eqn)} if eqn.primitive.name in COLLECTIVES else {})
+        return own | (
+            {"group": self.collective_group_size(eqn)} if eqn.primitive.name in COLLECTIVES else {}
+        )
 
-    def group(self, eqn: Any) -> int:
+    def collective_group_size(self, eqn: Any) -> int:
         """Return the number of devices that take part in a collective."""
         groups = eqn.params.get("axis_index_groups")
         if groups:
@@ -66,7 +68,7 @@ def _collective_axis_names(eqn: Any) -> tuple[Any, ...]:
     return tuple(named) if isinstance(named, tuple | list) else (named,)
 
 
-def collective(eqn: Any, mesh: Mesh) -> Equal | None:
+def single_device_equivalent(eqn: Any, mesh: Mesh) -> EquivalentCode | None:
     """Return what a collective computes on one device, or None if several take part.
 
     The device's number decides no count: `axis_index` is 0.
@@ -75,15 +77,17 @@ def collective(eqn: Any, mesh: Mesh) -> Equal | None:
 
     name = eqn.primitive.name
     if name == "axis_index":
-        return Equal(lambda: np.int32(0))
+        return EquivalentCode(lambda: np.int32(0))
     if name in PLACEMENTS:
-        return Equal(lambda *provided: list(provided))
+        return EquivalentCode(lambda *provided: list(provided))
     if name not in COLLECTIVES:
         return None
-    return _over_axes(eqn) or (_single_device_collective(eqn) if mesh.group(eqn) == 1 else None)
+    return _array_axis_reduction(eqn) or (
+        _reshaping_equivalent(eqn) if mesh.collective_group_size(eqn) == 1 else None
+    )
 
 
-def primitive_of(eqn: Any) -> str:
+def primitive_name(eqn: Any) -> str:
     """Return the name of an equation's primitive; of psum over array axes "reduce_sum", ...
 
     vmap makes these of a collective over its own axis.
@@ -97,7 +101,7 @@ def _positional_axes(eqn: Any) -> tuple[int, ...]:
     return tuple(name for name in _collective_axis_names(eqn) if isinstance(name, int))
 
 
-def _over_axes(eqn: Any) -> Equal | None:
+def _array_axis_reduction(eqn: Any) -> EquivalentCode | None:
     """Return a reduction over array axes for such a collective, or None for others."""
     indices = _positional_axes(eqn)
     if not indices or eqn.primitive.name not in _OVER_AXES:
@@ -105,17 +109,17 @@ def _over_axes(eqn: Any) -> Equal | None:
     from jax import lax
 
     reduce = getattr(lax, _OVER_AXES[eqn.primitive.name])
-    return Equal(lambda *provided: [reduce(array, indices) for array in provided])
+    return EquivalentCode(lambda *provided: [reduce(array, indices) for array in provided])
 
 
-def _single_device_collective(eqn: Any) -> Equal:
+def _reshaping_equivalent(eqn: Any) -> EquivalentCode:
     """Return a replacement for a collective operation (such as all_gather) on one device: it
     returns the operands in the shapes of the results, or zeros if the device receives nothing.
     """
     shapes = [variable.aval.shape for variable in eqn.outvars]
     sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
 
-    def same(*provided: Any) -> list[Any]:
+    def operands_as_results(*provided: Any) -> list[Any]:
         """Return the operands of the collective in the shapes of its results, or zeros if the
         device receives nothing.
         """
@@ -125,17 +129,17 @@ def _single_device_collective(eqn: Any) -> Equal:
         kept = [array if array.shape == to else lax.reshape(array, to) for array, to in pairs]
         return kept if sent else [lax.full_like(array, 0) for array in kept]
 
-    return Equal(same)
+    return EquivalentCode(operands_as_results)
 
 
-def lower_body(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
+def lower_shard_map(ctx: Any, eqn: Any, mesh: Mesh, added_equations: dict[int, Any]) -> None:
     """Convert a shard_map: its body itself for one device, a scan over several devices."""
     params = eqn.params
     manual = params.get("newly_manual_axes", params.get("manual_axes"))
     sizes = params["mesh"].shape
     axes = {name: sizes[name] for name in params["mesh"].axis_names if name in manual}
     body = _to_closed_jaxpr(params["jaxpr"])
-    with mesh.over(axes):
+    with mesh.entering_device_axes(axes):
         if prod(axes.values()) == 1:
             _inline_device_body(ctx, body, eqn.invars, eqn.outvars)
             return
@@ -147,9 +151,9 @@ def lower_body(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
                 for array, (_, spec) in zip(provided, specs, strict=True)
             ],
             eqn.invars,
-            native,
+            added_equations,
         )
-        results = _scan_devices(ctx, eqn, body, parts, prod(axes.values()), native)
+        results = _scan_devices(ctx, eqn, body, parts, prod(axes.values()), added_equations)
     out_specs = params["out_specs"]
     merged = _lower_function(
         ctx,
@@ -158,7 +162,7 @@ def lower_body(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
             for array, spec in zip(provided, out_specs, strict=True)
         ],
         results,
-        native,
+        added_equations,
     )
     for outer, inner in zip(eqn.outvars, merged, strict=True):
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
@@ -171,7 +175,7 @@ def _to_closed_jaxpr(jaxpr: Any) -> Any:
     return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
 
 
-def _control() -> Any:
+def _control_flow_module() -> Any:
     """Return jax2onnx's module for lowering control flow."""
     return importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
 
@@ -186,28 +190,31 @@ def _inline_device_body(
         ctx.bind_const_for_var(variable, np.asarray(value))
     for inner, outer in zip(body.jaxpr.invars, provided, strict=True):
         ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
-    _control().lower_jaxpr_eqns(ctx, body.jaxpr, source=SHARD_MAP)
+    _control_flow_module().lower_jaxpr_eqns(ctx, body.jaxpr, source=SHARD_MAP)
     for outer, inner in zip(results, body.jaxpr.outvars, strict=True):
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
 
 
 def _lower_function(
-    ctx: Any, function: Callable[..., Any], provided: Sequence[Any], native: dict[int, Any]
+    ctx: Any,
+    function: Callable[..., Any],
+    provided: Sequence[Any],
+    added_equations: dict[int, Any],
 ) -> list[Any]:
     """Convert a function in the current graph; return the JAX variables of its results."""
     import jax
 
     shapes = [jax.ShapeDtypeStruct(other.aval.shape, other.aval.dtype) for other in provided]
     closed = jax.make_jaxpr(function)(*shapes)
-    native.update((id(equation), equation) for equation in closed.jaxpr.eqns)
+    added_equations.update((id(equation), equation) for equation in closed.jaxpr.eqns)
     for inner, outer in zip(closed.jaxpr.invars, provided, strict=True):
         ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
-    _control().lower_jaxpr_eqns(ctx, closed.jaxpr, source=SHARD_MAP)
+    _control_flow_module().lower_jaxpr_eqns(ctx, closed.jaxpr, source=SHARD_MAP)
     return list(closed.jaxpr.outvars)
 
 
 def _scan_devices(
-    ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, native: dict[int, Any]
+    ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, added_equations: dict[int, Any]
 ) -> list[Any]:
     """Convert a shard_map to a scan over its devices; return the variables of the results."""
     from jax.core import ShapedArray
@@ -227,16 +234,18 @@ def _scan_devices(
         "unroll": 1,
     }
     loop = eqn.replace(primitive=loops.scan_p, params=params, invars=parts, outvars=results)
-    native[id(loop)] = loop
+    added_equations[id(loop)] = loop
     full = Jaxpr((), parts, results, [loop], debug_info=body.jaxpr.debug_info)
-    _control().lower_jaxpr_eqns(ctx, full, source=SHARD_MAP)
+    _control_flow_module().lower_jaxpr_eqns(ctx, full, source=SHARD_MAP)
     return results
 
 
 # The parts of an array: [*devices, *local], and back.
 
 
-def _parts_of(spec: Any, rank: int, axes: Mapping[str, int]) -> list[tuple[str, ...]]:
+def _mesh_axes_by_array_axis(
+    spec: Any, rank: int, axes: Mapping[str, int]
+) -> list[tuple[str, ...]]:
     """Return, for each array axis, the mesh axes that split it, outermost first."""
     cut: list[Any] = [*spec, *(None,) * rank][:rank]
     named = (names if isinstance(names, tuple) else (names,) for names in cut)
@@ -252,7 +261,9 @@ def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
 
     shape: list[int] = []
     index: dict[str, int] = {}
-    for size, names in zip(array.shape, _parts_of(spec, array.ndim, axes), strict=True):
+    for size, names in zip(
+        array.shape, _mesh_axes_by_array_axis(spec, array.ndim, axes), strict=True
+    ):
         for name in names:
             index[name] = len(shape)
             shape.append(axes[name])
@@ -275,7 +286,7 @@ def _merge_devices(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
     from jax import lax
 
     local = array.shape[1:]
-    parts = _parts_of(spec, len(local), axes)
+    parts = _mesh_axes_by_array_axis(spec, len(local), axes)
     cut = [name for name in axes if any(name in names for names in parts)]
     array = lax.reshape(array, (*axes.values(), *local))
     ends = [size if name in cut else 1 for name, size in axes.items()]

@@ -10,7 +10,7 @@ import msgspec
 
 from crossflops.frontends.jax.convert.lowering import Equation
 from crossflops.frontends.jax.convert.own_gradients import KINDS, REFUSED, STOPPED, OwnFunction
-from crossflops.frontends.own_gradients import Application, with_functions
+from crossflops.frontends.own_gradients import Application, with_own_gradient_functions
 from crossflops.ir.graph import Checkpoint, Graph, Node
 
 _CHECKPOINTS = ("remat2", "checkpoint")
@@ -33,7 +33,7 @@ def mark_jax_gradients(
             )
             for body in node.bodies
         )
-        marks = _marks(node, number, equations)
+        marks = _training_fields(node, number, equations)
         return msgspec.structs.replace(node.with_training(**marks), bodies=bodies)
 
     return msgspec.structs.replace(
@@ -41,7 +41,9 @@ def mark_jax_gradients(
     )
 
 
-def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
+def _training_fields(
+    node: Node, number: int | None, equations: Sequence[Equation]
+) -> dict[str, Any]:
     """Return the training fields of a node by name: checkpoint, own_backward, severed.
 
     A checkpoint in another one runs again with it and once more by itself, which is not modelled.
@@ -79,7 +81,7 @@ def _enclosing_equations(number: int, equations: Sequence[Equation]) -> Iterator
         index = equations[index].around
 
 
-def with_own_gradients(
+def with_custom_derivative_functions(
     graph: Graph,
     applied: Iterable[OwnFunction],
     origins: Mapping[str, int],
@@ -96,7 +98,7 @@ def with_own_gradients(
             and number in _enclosing_equations(origin, equations)
         )
 
-    return with_functions(
+    return with_own_gradient_functions(
         graph,
         (
             Application(

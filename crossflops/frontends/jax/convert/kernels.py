@@ -16,7 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from crossflops.frontends.jax.convert.rewrites import Equal, gather_along_axis, scatter_block
+from crossflops.frontends.jax.convert.rewrites import (
+    EquivalentCode,
+    gather_along_axis,
+    scatter_block,
+)
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
@@ -35,7 +39,7 @@ def kernel_name(eqn: Any) -> str:
     return str(getattr(debug, "func_src_info", None) or "").partition(" ")[0]
 
 
-def kernel_equations(eqn: Any) -> Equal | None:
+def kernel_as_jax_code(eqn: Any) -> EquivalentCode | None:
     """Return a Pallas kernel as JAX code, or None if its grid is unknown or too large."""
     mapping = eqn.params["grid_mapping"]
     if (
@@ -47,28 +51,28 @@ def kernel_equations(eqn: Any) -> Equal | None:
     taken = inspect.signature(interpret).parameters
     params = {name: value for name, value in eqn.params.items() if name in taken}
 
-    def run(*provided: Any) -> Any:
+    def run_kernel(*provided: Any) -> Any:
         """Return the results of the kernel by JAX's interpreter, with a scan over its grid."""
-        with _stepping(mapping):
+        with _running_grid_as_scan(mapping):
             return interpret(*provided, **params)
 
-    return Equal(run, own=True)
+    return EquivalentCode(run_kernel, own=True)
 
 
 @contextmanager
-def _stepping(mapping: Any) -> Iterator[None]:
+def _running_grid_as_scan(mapping: Any) -> Iterator[None]:
     """Return a context in which JAX's Pallas interpreter runs a grid as a scan."""
     interpreter: Any = importlib.import_module(_INTERPRETER)
     kind: Any = type(mapping.block_mappings[0]) if mapping.block_mappings else None
     tables = _block_index_tables(mapping)
     rows: dict[int, Any] = {}  # of the place where the body is: where its blocks begin and end
 
-    def loop(_: Any, body: Any, start: Any) -> Any:
+    def scan_grid(_: Any, body: Any, start: Any) -> Any:
         """Return the results of a grid loop's body, scanned over the positions of the grid."""
         return _scan_grid(mapping.grid, tables, rows, body, start)
 
     steps = {
-        "loops": SimpleNamespace(while_loop=loop),
+        "loops": SimpleNamespace(while_loop=scan_grid),
         "_get_next_indices": lambda _, indices: indices,
         "_dynamic_slice": _read_block,
         "_dynamic_update_slice": _write_block,
@@ -141,7 +145,7 @@ def _scan_grid(
 
     number, before, *carried = start
 
-    def step(carry: Any, here: Any) -> Any:
+    def run_grid_position(carry: Any, here: Any) -> Any:
         """Return the carried values after the body at one grid position, and None."""
         index, indices = here
         rows.update({key: tuple(known) for key, known in zip(tables, indices, strict=True)})
@@ -151,11 +155,11 @@ def _scan_grid(
     # an array for each axis: which place a run is at is then known by the number of the run
     positions = [jnp.asarray(along) for along in _grid_positions(grid).T]
     known = [[jnp.asarray(axis, jnp.int32) for axis in table] for table in tables.values()]
-    results, _ = lax.scan(step, carried, (positions, known), length=prod(grid))
+    results, _ = lax.scan(run_grid_position, carried, (positions, known), length=prod(grid))
     return (number, before, *results)
 
 
-def _indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
+def _block_element_indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
     """Return the array indices of a block along each axis, from where it begins."""
     import jax.numpy as jnp
 
@@ -169,7 +173,7 @@ def _read_block(begin: Any, sizes: tuple[int, ...], array: Any, dropped: Sequenc
     """Return a block of an array at these start indices, without the dropped axes."""
     from jax import lax
 
-    for axis, indices in enumerate(_indices(begin, sizes)):
+    for axis, indices in enumerate(_block_element_indices(begin, sizes)):
         if array.shape[axis] != sizes[axis]:
             array = gather_along_axis(array, indices, axis)
     return lax.squeeze(array, [axis for axis, gone in enumerate(dropped) if gone])
@@ -188,6 +192,6 @@ def _write_block(
     rank = len(sizes)
     along = [
         lax.broadcast_in_dim(indices, (*sizes, 1), (axis,))
-        for axis, indices in enumerate(_indices(begin, sizes))
+        for axis, indices in enumerate(_block_element_indices(begin, sizes))
     ]
     return scatter_block(array, lax.concatenate(along, rank), block)

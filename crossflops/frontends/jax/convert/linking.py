@@ -14,7 +14,7 @@ from crossflops.frontends.converted import (
     with_source_costs,
 )
 from crossflops.frontends.jax.convert.lowering import DOMAIN, Equation
-from crossflops.frontends.jax.record.scopes import paths_of
+from crossflops.frontends.jax.record.scopes import module_paths_in_stack
 from crossflops.ir.graph import Graph, Node, Op
 from crossflops.ir.trace import Call, Module
 
@@ -58,25 +58,25 @@ def link_equations(
     nodes: dict[str, list[str]] = {}
     made: dict[str, Call] = {}
 
-    def place_node(node: Node, enclosing: int | None) -> Node:
+    def link_node(node: Node, enclosing: int | None) -> Node:
         """Return a node with its call and module path; list it under the call."""
         number = origins.get(node.key.partition("@")[0], enclosing)
         path = chains[number][-1] if number is not None else ""
         key = keys[number] if number is not None else ""
         if node.op.type in _MOVERS and (number is None or number in computing):
             key = f"{node.key} ({MADE})"
-            made[key] = _jax_converter_call(key, node, ids[path], _parent(path))
+            made[key] = _jax_converter_call(key, node, ids[path], _module_call_key(path))
         nodes.setdefault(key, []).append(node.key)
         bodies = tuple(
             msgspec.structs.replace(
-                body, nodes=tuple(place_node(node, number) for node in body.nodes)
+                body, nodes=tuple(link_node(node, number) for node in body.nodes)
             )
             for body in node.bodies
         )
         return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
 
     graph = msgspec.structs.replace(
-        graph, nodes=tuple(place_node(node, None) for node in graph.nodes)
+        graph, nodes=tuple(link_node(node, None) for node in graph.nodes)
     )
     linked_calls = [
         _equation_call(key, equation, chain, ids, nodes.get(key, ()))
@@ -87,7 +87,7 @@ def link_equations(
     return LinkedGraph(graph, (*_module_calls(chains, rows, ids), *linked_calls, *own))
 
 
-def stand_for_equations(
+def count_nodes_as_equations(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
     """Return the graph with nodes counted as the JAX operation they were written for."""
@@ -105,7 +105,11 @@ def _operation_lookup(
     outermost: list[int | None] = []
     for number, equation in enumerate(equations):
         above = outermost[equation.around] if equation.around is not None else None
-        own = number if any(has_known_cost(DOMAIN, name) for name in equation.names) else None
+        own = (
+            number
+            if any(has_known_cost(DOMAIN, name) for name in equation.cost_rule_names)
+            else None
+        )
         outermost.append(own if above is None else above)
 
     def node_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
@@ -116,7 +120,7 @@ def _operation_lookup(
         if chosen is None:
             return None
         equation = equations[chosen]
-        name = next(name for name in equation.names if has_known_cost(DOMAIN, name))
+        name = next(name for name in equation.cost_rule_names if has_known_cost(DOMAIN, name))
         op = Op(DOMAIN, name, 1)
         return f"{chosen}@{run}", ConvertedOperation(
             op, equation.inputs, equation.outputs, equation.settings
@@ -127,7 +131,7 @@ def _operation_lookup(
 
 def _enclosing_module_paths(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
     """Return the paths of the modules around an equation, outermost ("") first."""
-    inner = [path for path in paths_of(equation.stack) if path and path in ids]
+    inner = [path for path in module_paths_in_stack(equation.stack) if path and path in ids]
     return ("", *inner)
 
 
@@ -159,10 +163,10 @@ def _module_calls(
     for chain in chains:
         for outer, inner in pairwise(chain):
             if inner != outer:
-                enclosing.setdefault(inner, _parent(outer))
+                enclosing.setdefault(inner, _module_call_key(outer))
     for path, parent in enclosing.items():
         yield Call(
-            key=_parent(path),
+            key=_module_call_key(path),
             parent=parent,
             level="module",
             target=rows[ids[path]].bases[0],
@@ -171,7 +175,7 @@ def _module_calls(
         )
 
 
-def _parent(path: str) -> str:
+def _module_call_key(path: str) -> str:
     """Return the key of the call of the module with this path ("" is the root)."""
     return path or ROOT
 
@@ -182,7 +186,7 @@ def _equation_call(
     """Return the operator call of an equation, in its innermost module."""
     return Call(
         key=key,
-        parent=_parent(chain[-1]),
+        parent=_module_call_key(chain[-1]),
         level="operator",
         target=equation.primitive,
         module=ids[chain[-1]],

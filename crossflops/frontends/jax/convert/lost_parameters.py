@@ -6,7 +6,7 @@ A test reads the source of every rule, and finds the parameters of `IGNORED` and
 from collections.abc import Mapping
 from typing import Any
 
-from crossflops.frontends.jax.convert.rewrites import Equal
+from crossflops.frontends.jax.convert.rewrites import EquivalentCode
 
 # What is lost with a parameter that no rule reads, where nothing of the work is.
 KERNEL = "which of several algorithms runs, with the same result"
@@ -78,7 +78,7 @@ IGNORED: Mapping[str, str | Mapping[str, str]] = {
 }
 
 
-def lossy_equation_kind(eqn: Any) -> str | None:
+def node_kind_of_lossy_equation(eqn: Any) -> str | None:
     """Return the type of node for an equation whose work jax2onnx would lose, or None.
 
     These are functions of selected elements, and the parts of an approximate search.
@@ -91,16 +91,16 @@ def lossy_equation_kind(eqn: Any) -> str | None:
     return None
 
 
-def permuting_reshape(eqn: Any) -> Equal | None:
+def permuting_reshape_equivalent(eqn: Any) -> EquivalentCode | None:
     """Return a reshape that permutes axes as transpose + reshape, or None for others."""
     order = eqn.params.get("dimensions")
     if eqn.primitive.name != "reshape" or order is None:
         return None
 
-    def run(x: Any) -> Any:
+    def transpose_and_reshape(x: Any) -> Any:
         """Return an array transposed and then reshaped, as lax.reshape with `dimensions` does."""
         from jax import lax
 
         return lax.reshape(lax.transpose(x, order), eqn.params["new_sizes"])
 
-    return Equal(run)
+    return EquivalentCode(transpose_and_reshape)

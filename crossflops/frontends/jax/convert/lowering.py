@@ -16,32 +16,35 @@ from crossflops.frontends.jax.convert import rewrites
 from crossflops.frontends.jax.convert.devices import (
     SHARD_MAP,
     Mesh,
-    collective,
-    lower_body,
-    primitive_of,
+    lower_shard_map,
+    primitive_name,
+    single_device_equivalent,
 )
-from crossflops.frontends.jax.convert.kernels import KERNEL, kernel_equations, kernel_name
-from crossflops.frontends.jax.convert.lost_parameters import lossy_equation_kind, permuting_reshape
+from crossflops.frontends.jax.convert.kernels import KERNEL, kernel_as_jax_code, kernel_name
+from crossflops.frontends.jax.convert.lost_parameters import (
+    node_kind_of_lossy_equation,
+    permuting_reshape_equivalent,
+)
 from crossflops.frontends.jax.convert.own_gradients import (
     DerivativesOfPrimitives,
     OwnEquation,
-    is_own,
-    live_results,
+    has_custom_derivative,
+    read_result_positions,
     write_own_gradient_nodes,
 )
 from crossflops.frontends.jax.convert.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.convert.rewrites import (
-    Equal,
-    equal,
-    is_beyond_conv,
+    EquivalentCode,
+    equivalent_code,
     lower_replacement,
-    method_of,
-    onnx_ordered_convolution,
-    single_product,
+    needs_several_conv_nodes,
+    onnx_ordered_convolution_equivalent,
+    resize_method_in_stack,
+    single_product_equivalent,
     slice_update_equivalent,
-    special_function_at_poles,
-    whole_array_update,
-    without_method,
+    special_function_equivalent,
+    whole_array_update_equivalent,
+    without_resize_method,
 )
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
@@ -86,7 +89,7 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
     ungraded: str = ""
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def cost_rule_names(self) -> tuple[str, ...]:
         """The names that may have a known cost: the function or the code that is called, where
         these are known, then the primitive.
         """
@@ -126,18 +129,18 @@ class LoweringRecorder:
         last = next(iter(reversed(builder.nodes)), None)
         is_outermost = not any(self.equations[index].is_own for index in self._open)
         stack = str(eqn.source_info.name_stack)
-        method = method_of(stack)
-        self._stack.append(without_method(stack))
+        method = resize_method_in_stack(stack)
+        self._stack.append(without_resize_method(stack))
         enclosing = self._open[-1] if self._open else None
         full = "/".join(filter(None, self._stack))
         own = _to_equation(eqn, full, enclosing, method)
-        settings = {**own.settings, **self.mesh.settings(eqn)}
+        settings = {**own.settings, **self.mesh.device_settings(eqn)}
         own = replace(
             own,
-            saved=_is_saved(eqn, self._policies[-1]),
+            saved=_is_saved_by_checkpoint(eqn, self._policies[-1]),
             settings=settings,
             unfollowed=self._derivative_obstacle(eqn) if own.is_own else "",
-            ungraded=self._derivatives.verdict(eqn),
+            ungraded=self._derivatives.gradient_verdict(eqn),
         )
         self.equations.append(own)
         self._open.append(number)
@@ -164,7 +167,7 @@ class LoweringRecorder:
             return "it is in a checkpoint"
         if enclosing & {*_LOOPS, "cond"}:
             return "it is in a loop or a branch"
-        return "" if len(live_results(eqn)) == 1 else "it has several results"
+        return "" if len(read_result_positions(eqn)) == 1 else "it has several results"
 
 
 def _to_equation(
@@ -172,12 +175,12 @@ def _to_equation(
 ) -> Equation:
     """Return the record of a JAX equation: primitive, name stack, settings and operands."""
     return Equation(
-        primitive=lossy_equation_kind(eqn) or primitive_of(eqn),
+        primitive=node_kind_of_lossy_equation(eqn) or primitive_name(eqn),
         stack=stack,
         settings={
             **_equation_settings(eqn.params),
-            **_foreign_arguments(eqn),
-            **_axes_of_sparse(eqn),
+            **_ffi_call_arguments(eqn),
+            **_sparse_product_axes(eqn),
             **method,
         },
         inputs=tuple(
@@ -187,13 +190,13 @@ def _to_equation(
             _variable_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)
         ),
         function=_jax_function_name(eqn, method),
-        code=name if (name := _equation_name(eqn)) != eqn.primitive.name else "",
+        code=name if (name := _jax_node_name(eqn)) != eqn.primitive.name else "",
         around=enclosing,
-        is_own=is_own(eqn),
+        is_own=has_custom_derivative(eqn),
     )
 
 
-def _is_saved(eqn: Any, policy: Any) -> bool:
+def _is_saved_by_checkpoint(eqn: Any, policy: Any) -> bool:
     """Return whether the policy of a checkpoint saves the result of an equation."""
     if policy is None or getattr(eqn.primitive, "multiple_results", False):
         return False
@@ -242,7 +245,7 @@ def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
     return settings
 
 
-def _foreign_arguments(eqn: Any) -> dict[str, Scalar]:
+def _ffi_call_arguments(eqn: Any) -> dict[str, Scalar]:
     """Return the plain arguments of a call of `jax.ffi.ffi_call` by name; {} for others."""
     import numpy as np
 
@@ -253,7 +256,7 @@ def _foreign_arguments(eqn: Any) -> dict[str, Scalar]:
     return {name: v for name, v in plain.items() if isinstance(v, bool | int | float | str)}
 
 
-def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
+def _sparse_product_axes(eqn: Any) -> dict[str, Scalar]:
     """Return by name the contracted and batch axes of a sparse product; {} for others."""
     numbers = eqn.params.get("dimension_numbers")
     if not eqn.primitive.name.startswith(_SPARSE) or numbers is None:
@@ -294,7 +297,7 @@ def _name_graph_nodes(
             names[node.name] = number
             node.metadata_props[_NOTE] = str(number)
         for attribute in node.attributes.values():
-            for body in _attribute_bodies(attribute):
+            for body in _graphs_in_attribute(attribute):
                 _name_graph_nodes(body, number, names, used)
 
 
@@ -310,7 +313,7 @@ def _neighbour_nodes(node: Any) -> Iterator[Any]:
     yield from (reader for tensor in node.outputs for reader, _ in tensor.uses())
 
 
-def _attribute_bodies(attribute: Any) -> list[Any]:
+def _graphs_in_attribute(attribute: Any) -> list[Any]:
     """Return the graphs in a node's attribute, or [] if it has another type."""
     kind = getattr(attribute.type, "name", "")
     if kind == "GRAPH":
@@ -344,7 +347,7 @@ class _NoRule:
 
 
 @contextmanager
-def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
+def recording_and_fixing_lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     """Return a context in which each JAX equation is recorded, and converted again in another way
     if its conversion fails.
 
@@ -353,7 +356,9 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     """
     dispatch: Any = importlib.import_module(_DISPATCH)
     lower, rule = dispatch.lower_equation_with_plugin, dispatch.get_registered_lowering_plugin
-    native: dict[int, Any] = {}  # the equations that are in no program but here, by their id
+    added_equations: dict[
+        int, Any
+    ] = {}  # the equations that are in no program but here, by their id
 
     def find_lowering_rule(registry: Any, name: str, **more: Any) -> Any:
         """Return jax2onnx's rule for a primitive, or one that always fails if it has none."""
@@ -362,38 +367,44 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     def lower_equation(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
         """Convert an equation by jax2onnx's rule, by equivalent code, or to a JAX node."""
         if eqn.primitive.name in rewrites.NODES:
-            return rewrites.lower(ctx, eqn)
-        with nullcontext() if id(eqn) in native else recorder.recording_equation(eqn, ctx):
+            return rewrites.lower_own_primitive(ctx, eqn)
+        with (
+            nullcontext() if id(eqn) in added_equations else recorder.recording_equation(eqn, ctx)
+        ):
             if eqn.primitive.name == SHARD_MAP:
-                return lower_body(ctx, eqn, recorder.mesh, native)
-            if (kind := _kind_without_equal(eqn)) is not None:
-                return _opaque(ctx, eqn, kind, recorder.is_looped)
+                return lower_shard_map(ctx, eqn, recorder.mesh, added_equations)
+            if (kind := _kind_of_unconvertible_equation(eqn)) is not None:
+                return _add_jax_node(ctx, eqn, kind, recorder.is_looped)
             better = _replacement_of_equation(eqn, recorder)
-            if better is None and recorder.to_run and id(eqn) not in native:
-                better = special_function_at_poles(eqn)
+            if better is None and recorder.to_run and id(eqn) not in added_equations:
+                better = special_function_equivalent(eqn)
             if better is not None:
-                return lower_replacement(ctx, eqn, better, native)
+                return lower_replacement(ctx, eqn, better, added_equations)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
-                written = _with_all_keys(_with_parts(ctx, eqn))
+                written = _with_bits_for_all_keys(_with_complex_literals_as_pairs(ctx, eqn))
                 result = lower(plugin, ctx=ctx, eqn=written, **more)
-                _set_shape_of_parts(ctx, eqn)
+                _append_complex_axis_to_shapes(ctx, eqn)
                 if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
                     _set_known_shape(ctx, eqn.outvars[0])
                 return result
             except Exception:
                 _remove_added_nodes(ctx.builder.nodes, last)
-                instead = kernel_equations(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
+                instead = (
+                    kernel_as_jax_code(eqn)
+                    if eqn.primitive.name == KERNEL
+                    else equivalent_code(eqn)
+                )
                 if instead is None and not opaque:
                     raise
             if instead is not None:
                 try:
-                    return lower_replacement(ctx, eqn, instead, native)
+                    return lower_replacement(ctx, eqn, instead, added_equations)
                 except Exception:
                     _remove_added_nodes(ctx.builder.nodes, last)
                     if not opaque:
                         raise
-            return _opaque(ctx, eqn, looped=recorder.is_looped)
+            return _add_jax_node(ctx, eqn, looped=recorder.is_looped)
 
     with (
         patching_attribute(
@@ -406,31 +417,35 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
         yield
 
 
-def _kind_without_equal(eqn: Any) -> str | None:
+def _kind_of_unconvertible_equation(eqn: Any) -> str | None:
     """Return the type of JAX node for an equation that must not be converted, or None."""
     name: str = eqn.primitive.name
     if _moves_complex(eqn):
         return f"complex_{name}"
-    if (kind := lossy_equation_kind(eqn)) is not None:
+    if (kind := node_kind_of_lossy_equation(eqn)) is not None:
         return kind
-    if name == KERNEL and find_formula(DOMAIN, code := _equation_name(eqn)) is not None:
+    if name == KERNEL and find_formula(DOMAIN, code := _jax_node_name(eqn)) is not None:
         return code  # a formula goes over the body
-    return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
+    return name if (_has_long_axis(eqn) if name in UNROLLED else _is_complex_fft(eqn)) else None
 
 
-def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
+def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> EquivalentCode | None:
     """Return equivalent JAX code if jax2onnx would convert an equation wrongly, or None."""
-    for rewrite in (single_product, permuting_reshape, whole_array_update):
+    for rewrite in (
+        single_product_equivalent,
+        permuting_reshape_equivalent,
+        whole_array_update_equivalent,
+    ):
         if (same := rewrite(eqn)) is not None:
             return same
-    if (same := collective(eqn, recorder.mesh)) is not None:
+    if (same := single_device_equivalent(eqn, recorder.mesh)) is not None:
         return same
-    if _makes_complex(eqn):
-        return Equal(_as_complex)
-    if eqn.primitive.name == "abs" and _holds_complex(eqn.invars[0]):
-        return Equal(_magnitude)
-    if is_beyond_conv(eqn):
-        return onnx_ordered_convolution(eqn)
+    if _makes_complex_from_real(eqn):
+        return EquivalentCode(_to_complex64)
+    if eqn.primitive.name == "abs" and _is_complex_variable(eqn.invars[0]):
+        return EquivalentCode(_complex_absolute_value)
+    if needs_several_conv_nodes(eqn):
+        return onnx_ordered_convolution_equivalent(eqn)
     is_update = eqn.primitive.name == "dynamic_update_slice"
     return slice_update_equivalent(eqn) if is_update and recorder.is_looped else None
 
@@ -441,7 +456,7 @@ def _set_known_shape(ctx: Any, variable: Any) -> None:
     ctx.bind_value_for_var(variable, value)
 
 
-def _is_complex(eqn: Any) -> bool:
+def _is_complex_fft(eqn: Any) -> bool:
     """Return whether an equation is an FFT of complex numbers.
 
     jax2onnx ignores that the two parts of such numbers are an axis.
@@ -454,30 +469,30 @@ def _moves_complex(eqn: Any) -> bool:
 
     jax2onnx's rules for movements ignore the axis of the two parts.
     """
-    return eqn.primitive.name in COMPLEX_MOVES and any(map(_holds_complex, eqn.outvars))
+    return eqn.primitive.name in COMPLEX_MOVES and any(map(_is_complex_variable, eqn.outvars))
 
 
-def _holds_complex(variable: Any) -> bool:
+def _is_complex_variable(variable: Any) -> bool:
     """Return whether a variable of a JAX program is complex."""
-    return is_complex(variable.aval)
+    return has_complex_elements(variable.aval)
 
 
-def is_complex(array: Any) -> bool:
+def has_complex_elements(array: Any) -> bool:
     """Return whether the elements of an array, or of its shape object, are complex numbers."""
     return str(getattr(array, "dtype", "")).startswith("complex")
 
 
-def _makes_complex(eqn: Any) -> bool:
+def _makes_complex_from_real(eqn: Any) -> bool:
     """Return whether an equation makes complex numbers of real ones.
 
     jax2onnx gives such a result no axis of the two parts.
     """
     if eqn.primitive.name != "convert_element_type":
         return False
-    return _holds_complex(eqn.outvars[0]) and not _holds_complex(eqn.invars[0])
+    return _is_complex_variable(eqn.outvars[0]) and not _is_complex_variable(eqn.invars[0])
 
 
-def _as_complex(x: Any) -> Any:
+def _to_complex64(x: Any) -> Any:
     """Return a real array as complex64, with 0 as its imaginary part."""
     from jax import lax
 
@@ -485,7 +500,7 @@ def _as_complex(x: Any) -> Any:
     return lax.complex(real, lax.full_like(real, 0))
 
 
-def _magnitude(x: Any) -> Any:
+def _complex_absolute_value(x: Any) -> Any:
     """Return the absolute value of complex numbers, computed from both of their parts."""
     from jax import lax
 
@@ -493,7 +508,7 @@ def _magnitude(x: Any) -> Any:
     return lax.sqrt(real * real + imaginary * imaginary)
 
 
-def _with_parts(ctx: Any, eqn: Any) -> Any:
+def _with_complex_literals_as_pairs(ctx: Any, eqn: Any) -> Any:
     """Return an equation whose complex literals are stored as (real, imaginary) pairs.
 
     A number beside an array has as many axes: the rules look for the pairs after these.
@@ -506,7 +521,7 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
 
     def store_complex_literal(variable: Any) -> Any:
         """Return a stored pair of parts for a complex literal; other variables unchanged."""
-        if not (isinstance(variable, Literal) and _holds_complex(variable)):
+        if not (isinstance(variable, Literal) and _is_complex_variable(variable)):
             return variable
         value = np.asarray(variable.val)
         value = value.reshape((1,) * (rank - value.ndim) + value.shape)
@@ -519,7 +534,7 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
     return eqn if same else eqn.replace(invars=provided)
 
 
-def _with_all_keys(eqn: Any) -> Any:
+def _with_bits_for_all_keys(eqn: Any) -> Any:
     """Return an equation that draws random bits for all keys at once.
 
     jax2onnx draws those of one key.
@@ -529,20 +544,20 @@ def _with_all_keys(eqn: Any) -> Any:
     return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})
 
 
-def _is_large(eqn: Any) -> bool:
+def _has_long_axis(eqn: Any) -> bool:
     """Return whether an axis of an operand or a result is longer than 8."""
     return any(
         max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)
     )
 
 
-def _set_shape_of_parts(ctx: Any, eqn: Any) -> None:
+def _append_complex_axis_to_shapes(ctx: Any, eqn: Any) -> None:
     """Add a last axis of 2, for the real and the imaginary part, to the shape that `ctx` has of
     each complex result of an equation.
     """
     import onnx_ir as ir
 
-    for variable in filter(_holds_complex, eqn.outvars):
+    for variable in filter(_is_complex_variable, eqn.outvars):
         value = ctx.get_value_for_var(variable)
         if value.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
             value.shape = ir.Shape((*variable.aval.shape, 2))
@@ -559,7 +574,7 @@ def _remove_added_nodes(nodes: Any, last: Any) -> None:
         nodes.remove(node)
 
 
-def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
+def _add_jax_node(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
     """Add one JAX node for an equation, with the result shapes that JAX knows.
 
     Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
@@ -568,19 +583,21 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
     import onnx_ir as ir
 
     inputs = [ctx.get_value_for_var(variable) for variable in eqn.invars]
-    kind = name or _equation_name(eqn)
+    kind = name or _jax_node_name(eqn)
     node = ir.Node(DOMAIN, kind, inputs, num_outputs=len(eqn.outvars))
     ctx.builder.add_node_obj(node)
     for variable, value in zip(eqn.outvars, node.outputs, strict=True):
-        parts = (2,) if _holds_complex(variable) else ()
+        parts = (2,) if _is_complex_variable(variable) else ()
         shape = (*variable.aval.shape, *parts)
         value.name = ctx.fresh_name(eqn.primitive.name)
         value.shape = ir.Shape(shape)
-        value.type = ir.TensorType(ir.DataType.FLOAT if parts else _dtype(variable.aval.dtype))
+        value.type = ir.TensorType(
+            ir.DataType.FLOAT if parts else _onnx_element_type(variable.aval.dtype)
+        )
         ctx.bind_value_for_var(variable, _cast_and_reshape(ctx, value, shape) if looped else value)
 
 
-def _equation_name(eqn: Any) -> str:
+def _jax_node_name(eqn: Any) -> str:
     """Return the name of an equation's primitive; behind it stands what it calls: the target of
     `jax.ffi`, a kernel of Pallas.
     """
@@ -608,7 +625,7 @@ def _cast_and_reshape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
     return node.outputs[0]
 
 
-def _dtype(dtype: Any) -> Any:
+def _onnx_element_type(dtype: Any) -> Any:
     """Return the ONNX element type of a JAX dtype; uint32 for random keys."""
     import numpy as np
     import onnx_ir as ir

@@ -7,7 +7,7 @@ Sources: jax/_src/custom_derivatives.py, jax/_src/interpreters/ad.py.
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,13 @@ class OwnEquation(msgspec.Struct, frozen=True):
         return f"{self.eqn.primitive.name} {self.number}"
 
 
+class MarkedResult(NamedTuple):
+    """The node that passes a custom derivative's result on, and the inputs of its function."""
+
+    node: Any
+    inputs: list[Any]
+
+
 class OwnFunction(msgspec.Struct, frozen=True):
     """A function with a custom derivative in a converted model, found by its result's node.
 
@@ -48,7 +55,7 @@ class OwnFunction(msgspec.Struct, frozen=True):
     given: dict[int, str]
 
 
-def is_own(eqn: Any) -> bool:
+def has_custom_derivative(eqn: Any) -> bool:
     """Return whether an equation applies a user's function with a custom derivative.
 
     An activation of JAX or Flax with a rule of its own is not one.
@@ -60,7 +67,7 @@ def is_own(eqn: Any) -> bool:
     return not any(f"/site-packages/{library}/" in file for library in ("jax", "flax"))
 
 
-def live_results(eqn: Any) -> list[int]:
+def read_result_positions(eqn: Any) -> list[int]:
     """Return the positions of an equation's results that something reads."""
     from jax._src.core import DropVar
 
@@ -81,7 +88,7 @@ def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | N
         if not isinstance(operand, Literal) and _has_real_dtype(operand)
     )
     provided = [ctx.get_value_for_var(eqn.invars[index]) for index in indices]
-    live = live_results(eqn)
+    live = read_result_positions(eqn)
     for index in live:
         variable = eqn.outvars[index]
         value = ctx.get_value_for_var(variable)
@@ -95,22 +102,23 @@ def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | N
     return OwnEquation(number, eqn, indices) if live else None
 
 
-def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
-    """Turn marker nodes into Identity nodes; return (node, inputs) by equation number.
+def turn_markers_into_identity_nodes(model: Any) -> dict[int, MarkedResult]:
+    """Turn marker nodes into Identity nodes, in place; return them by equation number.
 
-    Returns each first one by the number of its equation, with the inputs of its function.
+    Of several markers of an equation, the first one is returned.
     """
-    owners: dict[int, tuple[Any, list[Any]]] = {}
+    results: dict[int, MarkedResult] = {}
     for node in list(model.graph.all_nodes()):
         if node.op_type == _HANDED and node.domain == _DOMAIN:
-            owners.setdefault(int(node.metadata_props[_NOTE]), (node, list(node.inputs[1:])))
+            number = int(node.metadata_props[_NOTE])
+            results.setdefault(number, MarkedResult(node, list(node.inputs[1:])))
             node.op_type, node.domain = "Identity", ""
             node.resize_inputs(1)
-    return owners
+    return results
 
 
 def own_gradient_functions(
-    applied: Iterable[OwnEquation], owners: Mapping[int, tuple[Any, list[Any]]]
+    applied: Iterable[OwnEquation], results: Mapping[int, MarkedResult]
 ) -> tuple[OwnFunction, ...]:
     """Return the functions with custom derivatives, by names of their nodes and inputs."""
     return tuple(
@@ -118,13 +126,15 @@ def own_gradient_functions(
             number=own.number,
             name=own.name,
             kind=KINDS[own.eqn.primitive.name],
-            home=owners[own.number][0].name,
+            home=results[own.number].node.name,
             given=dict(
-                zip(own.places, (stored.name for stored in owners[own.number][1]), strict=True)
+                zip(
+                    own.places, (stored.name for stored in results[own.number].inputs), strict=True
+                )
             ),
         )
         for own in applied
-        if own.number in owners
+        if own.number in results
     )
 
 
@@ -142,7 +152,7 @@ class DerivativesOfPrimitives:
         """Begin with no known primitives."""
         self._known: dict[tuple[str, ...], str] = {}
 
-    def verdict(self, eqn: Any) -> str:
+    def gradient_verdict(self, eqn: Any) -> str:
         """Return "" if an equation passes gradients on, else STOPPED or REFUSED (JAX has none)."""
         if any(True for _ in _inner_programs(eqn)) or not any(map(_is_real_array, eqn.invars)):
             return ""
@@ -218,18 +228,18 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
     import jax
 
     eqn = own.eqn
-    program, (result,) = _single_equation_program(eqn), live_results(eqn)
+    program, (result,) = _single_equation_program(eqn), read_result_positions(eqn)
     indices = own.places
     specs = [
         jax.ShapeDtypeStruct(stored.aval.shape, stored.aval.dtype) for stored in program.invars
     ]
     back = jax.ShapeDtypeStruct(eqn.outvars[result].aval.shape, eqn.outvars[result].aval.dtype)
 
-    def forward(*provided: Any) -> Any:
+    def result_of_operands(*provided: Any) -> Any:
         """Return the used result of the program for these arrays."""
         return jax.core.eval_jaxpr(program, (), *provided)[result]
 
-    def both(mark: Any, gradient: Any, *provided: Any) -> Any:
+    def result_and_gradients(mark: Any, gradient: Any, *provided: Any) -> Any:
         """Return the result, and the gradient of each operand from the result's gradient."""
 
         def run_on_operands(*graded: Any) -> Any:
@@ -237,25 +247,25 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
             filled = list(provided)
             for index, array in zip(indices, graded, strict=True):
                 filled[index] = mark(array)
-            return forward(*filled)
+            return result_of_operands(*filled)
 
         value, pull = jax.vjp(run_on_operands, *(provided[index] for index in indices))
         return value, *pull(gradient)
 
     with isolating_jax_cache():
-        marked = jax.make_jaxpr(lambda *provided: both(lambda x: -x, *provided))(
+        marked = jax.make_jaxpr(lambda *provided: result_and_gradients(lambda x: -x, *provided))(
             back, *specs
         ).jaxpr
     makers = {made: step.primitive.name for step in marked.eqns for made in step.outvars}
     ends = dict(zip(indices, marked.outvars[1:], strict=True))
     graded = tuple(p for p, end in ends.items() if makers.get(end) == "neg")
 
-    def backward(*provided: Any) -> Any:
+    def result_and_found_gradients(*provided: Any) -> Any:
         """Return the result, and the gradients of those operands that have one."""
-        value, *gradients = both(lambda x: x, *provided)
+        value, *gradients = result_and_gradients(lambda x: x, *provided)
         pairs = zip(indices, gradients, strict=True)
         return value, *(gradient for index, gradient in pairs if index in graded)
 
     with isolating_jax_cache():
-        is_empty = not jax.make_jaxpr(backward)(back, *specs).jaxpr.eqns
-    return BackwardProgram(backward, (back, *specs), graded, is_empty)
+        is_empty = not jax.make_jaxpr(result_and_found_gradients)(back, *specs).jaxpr.eqns
+    return BackwardProgram(result_and_found_gradients, (back, *specs), graded, is_empty)

@@ -9,12 +9,12 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 # Other equations in place of one.
 
 
-class Equal(NamedTuple):
+class EquivalentCode(NamedTuple):
     """A function that computes the same as an equation from the same arrays.
 
     With `own` its equations are part of the model's program. Otherwise they are not, and those
@@ -25,7 +25,9 @@ class Equal(NamedTuple):
     own: bool = False
 
 
-def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]) -> None:
+def lower_replacement(
+    ctx: Any, eqn: Any, instead: EquivalentCode, added_equations: dict[int, Any]
+) -> None:
     """Convert equivalent JAX code instead of an equation, and bind its results."""
     import jax
     import numpy as np
@@ -36,7 +38,7 @@ def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]
     ]
     closed = jax.make_jaxpr(instead.function)(*provided)
     if not instead.own:
-        native.update((id(equation), equation) for equation in closed.jaxpr.eqns)
+        added_equations.update((id(equation), equation) for equation in closed.jaxpr.eqns)
     for variable, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
         ctx.bind_const_for_var(variable, np.asarray(value))
     for inner, outer in zip(closed.jaxpr.invars, eqn.invars, strict=True):
@@ -49,7 +51,7 @@ def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]
 # Products.
 
 
-def single_product(eqn: Any) -> Equal | None:
+def single_product_equivalent(eqn: Any) -> EquivalentCode | None:
     """Return a dot_general over axes of size 1 as a matrix product, or None for others.
 
     An Einsum would only show that nothing is summed along them. For JAX it is a product like any
@@ -65,7 +67,7 @@ def single_product(eqn: Any) -> Equal | None:
     if not along or stands or any(left.shape[axis] != 1 for axis in along):
         return None
 
-    def run(x: Any, y: Any) -> Any:
+    def multiply_as_batched_matrices(x: Any, y: Any) -> Any:
         """Return a dot_general by transposing and reshaping to one batched matrix product."""
         from jax import lax
 
@@ -82,7 +84,7 @@ def single_product(eqn: Any) -> Equal | None:
         result = eqn.primitive.bind(x, y, **{**eqn.params, "dimension_numbers": numbers})
         return lax.reshape(result, eqn.outvars[0].aval.shape)
 
-    return Equal(run)
+    return EquivalentCode(multiply_as_batched_matrices)
 
 
 # Convolutions that jax2onnx has not: any number of axes in any order, in groups of a batch.
@@ -95,7 +97,7 @@ NODES = {
 }
 
 
-def is_beyond_conv(eqn: Any) -> bool:
+def needs_several_conv_nodes(eqn: Any) -> bool:
     """Return whether a convolution needs several ONNX nodes: cropped, or dilated and strided.
 
     jax2onnx writes a crop as negative pads, and turns the holes of a dilation into elements.
@@ -109,7 +111,7 @@ def is_beyond_conv(eqn: Any) -> bool:
     )
 
 
-def onnx_ordered_convolution(eqn: Any) -> Equal:
+def onnx_ordered_convolution_equivalent(eqn: Any) -> EquivalentCode:
     """Return a convolution with the axes in ONNX's order, and batch groups as channel groups.
 
     A convolution in this order is a node of ONNX itself.
@@ -118,9 +120,9 @@ def onnx_ordered_convolution(eqn: Any) -> Equal:
     numbers, groups = params["dimension_numbers"], params["batch_group_count"]
     orders = (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec)
     if all(tuple(order) == plain for order in orders) and groups == 1:
-        return Equal(functools.partial(_as_node, eqn))
+        return EquivalentCode(functools.partial(_convolve_by_one_node, eqn))
 
-    def run(x: Any, weights: Any) -> Any:
+    def convolve_in_onnx_order(x: Any, weights: Any) -> Any:
         """Return a convolution on operands transposed to ONNX's order of axes."""
         from jax import lax
 
@@ -132,7 +134,7 @@ def onnx_ordered_convolution(eqn: Any) -> Equal:
         result = eqn.primitive.bind(x, weights, **more)
         return lax.transpose(result, sorted(plain, key=lambda axis: orders[2][axis]))
 
-    return Equal(run)
+    return EquivalentCode(convolve_in_onnx_order)
 
 
 def _batch_as_channels(x: Any, groups: int) -> Any:
@@ -145,7 +147,7 @@ def _batch_as_channels(x: Any, groups: int) -> Any:
     return lax.reshape(x, (batch // groups, groups * channels, *sizes))
 
 
-def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
+def _convolve_by_one_node(eqn: Any, x: Any, weights: Any) -> Any:
     """Return a convolution as one ONNX Conv, or a ConvTranspose if the input is dilated.
 
     For a transposed one that is padded by more than its filter reaches, the holes are made before.
@@ -154,7 +156,7 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
 
     params, result = eqn.params, eqn.outvars[0].aval
     if not params["window_strides"]:
-        return _without_axes(eqn, x, weights)
+        return _convolve_without_spatial_axes(eqn, x, weights)
     pads, steps = list(params["padding"]), tuple(params["lhs_dilation"])
     strides, dilations = tuple(params["window_strides"]), tuple(params["rhs_dilation"])
     x, weights = x.astype(result.dtype), weights.astype(result.dtype)
@@ -170,18 +172,18 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
         -end >= max(pair) for end, *pair in zip(ends, steps, dilations, strict=True)
     )
     if any(step > 1 and stride > 1 for step, stride in zip(steps, strides, strict=True)):
-        return _phase_convolution(eqn, x, weights)
+        return _convolve_by_phases(eqn, x, weights)
     if any(step > 1 for step in steps):
         if not more_than_reach and set(strides) == {1}:
             weights = _flip_filters(weights, more["group"])
-            return _primitive("onnx_conv_transpose").bind(
+            return _define_primitive("onnx_conv_transpose").bind(
                 x, weights, **more, strides=steps, begins=tuple(begins), ends=tuple(ends)
             )
         holes = [(low, high, step - 1) for (low, high), step in zip(pads, steps, strict=True)]
         x = lax.pad(x, x.dtype.type(0), [(0, 0, 0), (0, 0, 0), *holes])
         pads = [(0, 0)] * len(pads)
     sides = {"begins": tuple(low for low, _ in pads), "ends": tuple(high for _, high in pads)}
-    return _primitive("onnx_conv").bind(x, weights, **more, strides=strides, **sides)
+    return _define_primitive("onnx_conv").bind(x, weights, **more, strides=strides, **sides)
 
 
 class _Phase(NamedTuple):
@@ -198,7 +200,9 @@ class _Phase(NamedTuple):
     dilation: int
 
 
-def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: int) -> list[Any]:
+def _filter_elements_by_phase(
+    sizes: tuple[int, int], step: int, stride: int, dilation: int, low: int
+) -> list[Any]:
     """Return, for each phase of a strided result, its filter elements; None if it has none.
 
     Output o and tap k meet element i where o * stride + k * dilation - low = step * i.
@@ -224,14 +228,14 @@ def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: 
     return phases
 
 
-def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
+def _convolve_by_phases(eqn: Any, x: Any, weights: Any) -> Any:
     """Return a dilated and strided convolution, computed by phases without products with 0.
 
     The outputs that meet the same taps are a convolution without holes.
     """
     params, result = eqn.params, eqn.outvars[0].aval
     axes = [
-        _phases((indices, taps), *numbers)
+        _filter_elements_by_phase((indices, taps), *numbers)
         for indices, taps, *numbers in zip(
             result.shape[2:],
             weights.shape[2:],
@@ -242,20 +246,24 @@ def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
             strict=True,
         )
     ]
-    return _phase_of(eqn, x, weights, axes, ())
+    return _convolve_chosen_phases(eqn, x, weights, axes, ())
 
 
-def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any, ...]) -> Any:
+def _convolve_chosen_phases(
+    eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any, ...]
+) -> Any:
     """Return the convolution's results for the `chosen` phases along the first axes."""
     from jax import lax
 
     if len(chosen) == len(axes):
-        return _phase_result(eqn, x, weights, chosen)
+        return _convolve_one_phase(eqn, x, weights, chosen)
     axis, indices = len(chosen) + 2, eqn.outvars[0].aval.shape[len(chosen) + 2]
     phases = axes[len(chosen)]
     longest = -(-indices // len(phases)) if phases else 0
     parts = [
-        _phase_of(eqn, x, weights, axes, (*chosen, phase)) if phase is not None else None
+        _convolve_chosen_phases(eqn, x, weights, axes, (*chosen, phase))
+        if phase is not None
+        else None
         for phase in phases
     ]
     known = next(part for part in parts if part is not None)
@@ -268,7 +276,7 @@ def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any
     return lax.slice_in_dim(joined, 0, indices, axis=axis)
 
 
-def _phase_result(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
+def _convolve_one_phase(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> Any:
     """Return the convolution result for one phase along every axis."""
     for axis, phase in enumerate(phases):
         weights = weights[(slice(None),) * (axis + 2) + (phase.taps,)]
@@ -285,7 +293,7 @@ def _phase_result(eqn: Any, x: Any, weights: Any, phases: tuple[Any, ...]) -> An
     return eqn.primitive.bind(x, weights, **{**eqn.params, **plain})
 
 
-def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
+def _convolve_without_spatial_axes(eqn: Any, x: Any, weights: Any) -> Any:
     """Return a convolution without spatial axes by a Conv with one axis of size 1."""
     from jax import lax
 
@@ -293,7 +301,7 @@ def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
     x, weights = (lax.expand_dims(operand.astype(result.dtype), (2,)) for operand in (x, weights))
     sides = {"strides": (1,), "dilations": (1,), "begins": (0,), "ends": (0,)}
     more = {"group": eqn.params["feature_group_count"], "out": (*result.shape, 1)}
-    return lax.squeeze(_primitive("onnx_conv").bind(x, weights, **more, **sides), (2,))
+    return lax.squeeze(_define_primitive("onnx_conv").bind(x, weights, **more, **sides), (2,))
 
 
 def _flip_filters(weights: Any, groups: int) -> Any:
@@ -308,7 +316,7 @@ def _flip_filters(weights: Any, groups: int) -> Any:
 
 
 @functools.cache
-def _primitive(name: str) -> Any:
+def _define_primitive(name: str) -> Any:
     """Return a JAX primitive of this name that has only a shape rule, for one ONNX node."""
     from jax.core import ShapedArray
     from jax.extend.core import Primitive
@@ -321,15 +329,15 @@ def _primitive(name: str) -> Any:
 def gather_along_axis(x: Any, indices: Any, axis: int) -> Any:
     """Return the elements of an array at indices along an axis, as ONNX's Gather."""
     out = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    return _primitive("onnx_gather").bind(x, indices, axis=axis, out=out)
+    return _define_primitive("onnx_gather").bind(x, indices, axis=axis, out=out)
 
 
 def scatter_block(x: Any, indices: Any, block: Any) -> Any:
     """Return an array with a block written at indices, as ONNX's ScatterND."""
-    return _primitive("onnx_scatter").bind(x, indices, block, out=x.shape)
+    return _define_primitive("onnx_scatter").bind(x, indices, block, out=x.shape)
 
 
-def lower(ctx: Any, eqn: Any) -> None:
+def lower_own_primitive(ctx: Any, eqn: Any) -> None:
     """Add the ONNX node of a primitive that this module defines, and bind its result."""
     import onnx_ir as ir
 
@@ -375,28 +383,28 @@ def _convolution_attributes(eqn: Any) -> list[Any]:
     ]
 
 
-def equal(eqn: Any) -> Equal | None:
+def equivalent_code(eqn: Any) -> EquivalentCode | None:
     """Return JAX code that computes the same as an equation, or None."""
     known = _KNOWN.get(eqn.primitive.name)
     return known(eqn) if known is not None else None
 
 
-def _comparison_rule(name: str) -> Callable[[Any], Equal]:
+def _comparison_rule(name: str) -> Callable[[Any], EquivalentCode]:
     """Return a function that gives lax.NAME (lt, le, eq) for a total-order comparison.
 
     `lt_to` and its like in jax/_src/lax/lax.py also order NaN and the two zeros.
     """
 
-    def equivalent_comparison(eqn: Any) -> Equal:
+    def equivalent_comparison(eqn: Any) -> EquivalentCode:
         """Return the plain comparison of JAX that replaces a total-order comparison."""
         from jax import lax
 
-        return Equal(getattr(lax, name))
+        return EquivalentCode(getattr(lax, name))
 
     return equivalent_comparison
 
 
-def _platform(eqn: Any) -> Equal:
+def _platform_index_equivalent(eqn: Any) -> EquivalentCode:
     """Return the number of the CPU's branch as the result of a `platform_index` equation."""
     import numpy as np
 
@@ -405,10 +413,10 @@ def _platform(eqn: Any) -> Equal:
         n for n, platform in enumerate(platforms) if platform is not None and "cpu" in platform
     ]
     indices = named or [n for n, platform in enumerate(platforms) if platform is None]
-    return Equal(lambda: np.int32(indices[0]))
+    return EquivalentCode(lambda: np.int32(indices[0]))
 
 
-def _switch(eqn: Any) -> Equal | None:
+def _switch_equivalent(eqn: Any) -> EquivalentCode | None:
     """Return a `cond` of three or more branches as nested ones of two, or None for others."""
     branches = eqn.params.get("branches", ())
     if len(branches) < 3:
@@ -418,7 +426,7 @@ def _switch(eqn: Any) -> Equal | None:
         """Return the results of the branch at an index."""
         return _select_branch(list(branches), index, operands)
 
-    return Equal(choose_branch)
+    return EquivalentCode(choose_branch)
 
 
 def _select_branch(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
@@ -430,14 +438,14 @@ def _select_branch(branches: list[Any], index: Any, operands: Sequence[Any]) -> 
     if not others:
         return jaxpr_as_fun(last)(*operands)
 
-    def before(*provided: Any) -> Any:
+    def branch_before_last(*provided: Any) -> Any:
         """Return the results of the chosen branch among those before the last."""
         return _select_branch(others, index, provided)
 
-    return lax.cond(index >= len(others), jaxpr_as_fun(last), before, *operands)
+    return lax.cond(index >= len(others), jaxpr_as_fun(last), branch_before_last, *operands)
 
 
-def _linear_solution(eqn: Any) -> Equal:
+def _linear_solve_equivalent(eqn: Any) -> EquivalentCode:
     """Return a `custom_linear_solve` as its solving program alone."""
     from jax.extend.core import jaxpr_as_fun
 
@@ -445,21 +453,21 @@ def _linear_solution(eqn: Any) -> Equal:
     first = lengths.matvec + lengths.vecmat
     behind = first + lengths.solve + lengths.transpose_solve
 
-    def solution(*provided: Any) -> Any:
+    def solve_system(*provided: Any) -> Any:
         """Return the solution of a linear system by the equation's own solve program."""
         return jaxpr_as_fun(solve)(*provided[first : first + lengths.solve], *provided[behind:])
 
-    return Equal(solution, own=True)
+    return EquivalentCode(solve_system, own=True)
 
 
-def _forwards(eqn: Any) -> Equal | None:
+def _reverse_scan_equivalent(eqn: Any) -> EquivalentCode | None:
     """Return a reversed `scan` as a forward one on reversed arrays; None for others."""
     params = eqn.params
     if not params.get("reverse"):
         return None
     stacked = params["num_consts"] + params["num_carry"]
 
-    def run(*provided: Any) -> Any:
+    def scan_reversed_arrays(*provided: Any) -> Any:
         """Run a reverse scan as a forward one on reversed inputs, and reverse its outputs."""
         from jax import lax
 
@@ -468,16 +476,16 @@ def _forwards(eqn: Any) -> Equal | None:
         carried = params["num_carry"]
         return [*results[:carried], *(lax.rev(array, (0,)) for array in results[carried:])]
 
-    return Equal(run)
+    return EquivalentCode(scan_reversed_arrays)
 
 
-def _interior_padding(eqn: Any) -> Equal | None:
+def _interior_padding_equivalent(eqn: Any) -> EquivalentCode | None:
     """Return a `pad` between elements by reshapes and edge padding; None for others."""
     sides = eqn.params["padding_config"]
     if not any(inner for *_, inner in sides):
         return None
 
-    def pad(x: Any, value: Any) -> Any:
+    def pad_array(x: Any, value: Any) -> Any:
         """Return an array padded at the edges and between its elements."""
         from jax import lax
 
@@ -486,7 +494,7 @@ def _interior_padding(eqn: Any) -> Equal | None:
                 x = _pad_between_elements(x, axis, inner, value)
         return lax.pad(x, value, [(low, high, 0) for low, high, _ in sides])
 
-    return Equal(pad)
+    return EquivalentCode(pad_array)
 
 
 def _pad_between_elements(x: Any, axis: int, inner: int, value: Any) -> Any:
@@ -500,7 +508,7 @@ def _pad_between_elements(x: Any, axis: int, inner: int, value: Any) -> Any:
     return lax.slice_in_dim(x, 0, size * (inner + 1) - inner, axis=axis)
 
 
-def _multi_axis_fft(eqn: Any) -> Equal | None:
+def _multi_axis_fft_equivalent(eqn: Any) -> EquivalentCode | None:
     """Return an `fft` over several axes as one for each axis, or None for one axis."""
     lengths = tuple(eqn.params["fft_lengths"])
     if len(lengths) < 2:
@@ -512,7 +520,7 @@ def _multi_axis_fft(eqn: Any) -> Equal | None:
     last = functools.partial(lax.fft, fft_type=kind, fft_lengths=lengths[-1:])
     inner = halved.get(kind, kind)
 
-    def others(x: Any) -> Any:
+    def transform_all_axes_but_last(x: Any) -> Any:
         """Return an array after the FFT over all axes of the transform but the last."""
         for index, length in enumerate(reversed(lengths[:-1])):
             order = list(range(x.ndim))
@@ -521,10 +529,14 @@ def _multi_axis_fft(eqn: Any) -> Equal | None:
         return x
 
     inverse = kind == lax.FftType.IRFFT
-    return Equal((lambda x: last(others(x))) if inverse else (lambda x: others(last(x))))
+    return EquivalentCode(
+        (lambda x: last(transform_all_axes_but_last(x)))
+        if inverse
+        else (lambda x: transform_all_axes_but_last(last(x)))
+    )
 
 
-def _stack_equivalent(eqn: Any) -> Equal:
+def _stack_equivalent(eqn: Any) -> EquivalentCode:
     """Return `stack` as a join along a new axis of every array."""
     axis = eqn.params["axis"]
 
@@ -534,10 +546,10 @@ def _stack_equivalent(eqn: Any) -> Equal:
 
         return lax.concatenate([lax.expand_dims(array, (axis,)) for array in provided], axis)
 
-    return Equal(stack_arrays)
+    return EquivalentCode(stack_arrays)
 
 
-def _unstack_equivalent(eqn: Any) -> Equal:
+def _unstack_equivalent(eqn: Any) -> EquivalentCode:
     """Return `unstack` as one slice for each index on an axis, without that axis."""
     axis = eqn.params["axis"]
 
@@ -547,10 +559,10 @@ def _unstack_equivalent(eqn: Any) -> Equal:
 
         return [lax.index_in_dim(x, n, axis, keepdims=False) for n in range(x.shape[axis])]
 
-    return Equal(unstack_array)
+    return EquivalentCode(unstack_array)
 
 
-def _tile_equivalent(eqn: Any) -> Equal:
+def _tile_equivalent(eqn: Any) -> EquivalentCode:
     """Return `tile` as repetitions along every axis in turn."""
 
     def tile_array(x: Any) -> Any:
@@ -561,13 +573,13 @@ def _tile_equivalent(eqn: Any) -> Equal:
             x = lax.concatenate([x] * times, axis) if times != 1 else x
         return x
 
-    return Equal(tile_array)
+    return EquivalentCode(tile_array)
 
 
 _SCATTERS = ("scatter", *(f"scatter-{name}" for name in ("add", "sub", "mul", "min", "max")))
 
 
-def whole_array_update(eqn: Any) -> Equal | None:
+def whole_array_update_equivalent(eqn: Any) -> EquivalentCode | None:
     """Return a scatter over a whole array as its update alone, or None for others.
 
     It has no indices, and jax2onnx makes an empty shape of them.
@@ -586,10 +598,10 @@ def whole_array_update(eqn: Any) -> Equal | None:
 
         return getattr(lax, name)(x, block) if name else block
 
-    return Equal(update_whole_array)
+    return EquivalentCode(update_whole_array)
 
 
-def _empty_equivalent(eqn: Any) -> Equal:
+def _empty_equivalent(eqn: Any) -> EquivalentCode:
     """Return an array without defined values (`empty`) as zeros.
 
     Results of other branches are such arrays.
@@ -602,24 +614,24 @@ def _empty_equivalent(eqn: Any) -> Equal:
 
         return lax.full(result.shape, 0, result.dtype)
 
-    return Equal(empty_array)
+    return EquivalentCode(empty_array)
 
 
-def _call_equivalent(eqn: Any) -> Equal:
+def _call_equivalent(eqn: Any) -> EquivalentCode:
     """Return a call equation as the equations of the called program."""
     from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
     stored = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
-    return Equal(
+    return EquivalentCode(
         jaxpr_as_fun(stored if hasattr(stored, "consts") else ClosedJaxpr(stored, ())), own=True
     )
 
 
-def slice_update_equivalent(eqn: Any) -> Equal:
+def slice_update_equivalent(eqn: Any) -> EquivalentCode:
     """Return a `dynamic_update_slice` as a scatter with computed indices."""
     size = eqn.invars[1].aval.shape
 
-    def update(x: Any, block: Any, *begin: Any) -> Any:
+    def write_block(x: Any, block: Any, *begin: Any) -> Any:
         """Return an array with a block written at start indices, by a scatter."""
         from jax import lax
 
@@ -631,10 +643,10 @@ def slice_update_equivalent(eqn: Any) -> Equal:
             along.append(lax.broadcast_in_dim(indices, (*size, 1), (axis,)))
         return scatter_block(x, lax.concatenate(along, len(size)), block)
 
-    return Equal(update) if size else Equal(lambda x, block: block)
+    return EquivalentCode(write_block) if size else EquivalentCode(lambda x, block: block)
 
 
-def special_function_at_poles(eqn: Any) -> Equal | None:
+def special_function_equivalent(eqn: Any) -> EquivalentCode | None:
     """Return lgamma, digamma or erf_inv with JAX's values at its poles, or None for others.
 
     jax2onnx writes `lgamma` and `digamma` by the sine of values near a multiple of pi. Their poles
@@ -644,7 +656,7 @@ def special_function_at_poles(eqn: Any) -> Equal | None:
     if eqn.primitive.name not in ("lgamma", "digamma", "erf_inv"):
         return None
 
-    def run(x: Any) -> Any:
+    def function_with_poles(x: Any) -> Any:
         """Return the special function of x, with JAX's values at its poles."""
         from jax import lax
 
@@ -657,20 +669,20 @@ def special_function_at_poles(eqn: Any) -> Equal | None:
             return lax.select(is_pole, lax.full_like(x, float("nan")), eqn.primitive.bind(x))
         return lax.select(is_pole | lax.eq(x, infinity), infinity, eqn.primitive.bind(x))
 
-    return Equal(run)
+    return EquivalentCode(function_with_poles)
 
 
-_KNOWN: dict[str, Callable[[Any], Equal | None]] = {
+_KNOWN: dict[str, Callable[[Any], EquivalentCode | None]] = {
     **dict.fromkeys(("closed_call", "core_call"), _call_equivalent),
     **{f"{name}_to": _comparison_rule(name) for name in ("lt", "le", "eq")},
-    "platform_index": _platform,
+    "platform_index": _platform_index_equivalent,
     **dict.fromkeys(("empty", "empty2"), _empty_equivalent),
-    "cond": _switch,
-    "custom_linear_solve": _linear_solution,
-    "scan": _forwards,
-    "pad": _interior_padding,
-    "fft": _multi_axis_fft,
-    "conv_general_dilated": onnx_ordered_convolution,
+    "cond": _switch_equivalent,
+    "custom_linear_solve": _linear_solve_equivalent,
+    "scan": _reverse_scan_equivalent,
+    "pad": _interior_padding_equivalent,
+    "fft": _multi_axis_fft_equivalent,
+    "conv_general_dilated": onnx_ordered_convolution_equivalent,
     "stack": _stack_equivalent,
     "unstack": _unstack_equivalent,
     "tile": _tile_equivalent,
@@ -688,12 +700,12 @@ _MARK = re.compile(r"/?crossflops\.resize\.(\w*)\.([01])")
 
 
 @contextmanager
-def resizes_named() -> Iterator[None]:
+def naming_resize_methods() -> Iterator[None]:
     """Return a context in which each resize is in a name scope that says its method."""
     import jax
 
     module: Any = importlib.import_module("jax._src.image.scale")
-    resize = original(module, "_resize", inventory.RESIZES)
+    resize = original_attribute(module, "_resize", inventory.RESIZES)
 
     def resize_in_scope(image: Any, shape: Any, method: Any, antialias: Any, *more: Any) -> Any:
         """Resize an image in a named scope that records the method and antialiasing."""
@@ -706,12 +718,12 @@ def resizes_named() -> Iterator[None]:
         yield
 
 
-def method_of(stack: str) -> dict[str, str | int]:
+def resize_method_in_stack(stack: str) -> dict[str, str | int]:
     """Return "mode" and "antialias" of a resize from its name stack; {} if unknown."""
     mark = _MARK.search(stack)
     return {"mode": mark[1], "antialias": int(mark[2])} if mark and mark[1] else {}
 
 
-def without_method(stack: str) -> str:
+def without_resize_method(stack: str) -> str:
     """Return the name stack without the scope of the method."""
     return _MARK.sub("", stack).strip("/")

@@ -32,7 +32,7 @@ _WANTED = {
 }
 
 
-def register() -> None:
+def load_conversion_rules() -> None:
     """Load jax2onnx's rules, without examples and unused libraries, which build models.
 
     Rules for libraries that are not imported build models, too, and cannot be needed. Permanent
@@ -67,14 +67,14 @@ def removing_rules(names: Iterable[str]) -> Iterator[None]:
         rules.update(before)
 
 
-def rules_to_skip() -> set[str]:
+def function_rules_to_skip() -> set[str]:
     """Return the names of rules for whole functions that ONNX has no single operator for."""
-    return replacing() - _WANTED
+    return function_replacing_rules() - _WANTED
 
 
-def replacing() -> set[str]:
+def function_replacing_rules() -> set[str]:
     """Return the names of all rules that replace whole functions, not single primitives."""
-    return {name for name, rule in _rule_registry().items() if _replaces(rule)}
+    return {name for name, rule in _rule_registry().items() if _replaces_library_functions(rule)}
 
 
 def failing_rules(error: BaseException) -> set[str]:
@@ -87,7 +87,7 @@ def failing_rules(error: BaseException) -> set[str]:
         modules |= set(_traceback_modules(link.__traceback__)) if link is not None else set()
     return {
         name
-        for name in replacing()
+        for name in function_replacing_rules()
         if (kind := type(_rule_registry()[name])).__module__ in modules
         or kind.__name__ in str(error)
     }
@@ -104,11 +104,11 @@ def patching_lowering_rules() -> Iterator[None]:
     does so by its batch, and along the last axis; nnx/rms_norm.py does not read reduction_axes.
     """
     changes = (
-        ("dot_general", "_try_lower_matmul", _only_along_the_last, inventory.PRODUCTS),
-        ("dot_general", "_compute_einsum_labels", _each_once, inventory.PRODUCTS),
-        ("nnx.batch_norm", "_make_patch", _only_by_averages, inventory.FLAX_BATCH_NORMS),
-        ("linen.batch_norm", "_make_patch", _only_by_averages, inventory.LINEN_BATCH_NORMS),
-        ("nnx.rms_norm", "_patch_call", _only_along_features, inventory.FLAX_RMS_NORMS),
+        ("dot_general", "_try_lower_matmul", _patch_product_rule, inventory.PRODUCTS),
+        ("dot_general", "_compute_einsum_labels", _patch_einsum_labels, inventory.PRODUCTS),
+        ("nnx.batch_norm", "_make_patch", _patch_batch_norm_rule, inventory.FLAX_BATCH_NORMS),
+        ("linen.batch_norm", "_make_patch", _patch_batch_norm_rule, inventory.LINEN_BATCH_NORMS),
+        ("nnx.rms_norm", "_patch_call", _patch_feature_norm_rule, inventory.FLAX_RMS_NORMS),
     )
     with ExitStack() as undo:
         for rule, name, change, declared in changes:
@@ -119,7 +119,7 @@ def patching_lowering_rules() -> Iterator[None]:
         yield
 
 
-def _only_by_averages(method: Any) -> Any:
+def _patch_batch_norm_rule(method: Any) -> Any:
     """Return a patch by which jax2onnx's batch norm rule is used only for running averages."""
 
     def wrap_batch_norm(original: Any) -> Any:
@@ -139,7 +139,7 @@ def _only_by_averages(method: Any) -> Any:
     return staticmethod(wrap_batch_norm)
 
 
-def _only_along_features(method: Any) -> Any:
+def _patch_feature_norm_rule(method: Any) -> Any:
     """Return a patch by which jax2onnx's norm rule is used only if it reduces scaled axes."""
 
     def wrap_feature_norm(kind: Any, original: Any) -> Any:
@@ -156,7 +156,7 @@ def _only_along_features(method: Any) -> Any:
     return classmethod(wrap_feature_norm)
 
 
-def _only_along_the_last(method: Any) -> Any:
+def _patch_product_rule(method: Any) -> Any:
     """Return a product rule that is used only with batch axes or a contraction of axis 1."""
 
     def try_lower_product(self: Any, *provided: Any) -> Any:
@@ -167,10 +167,10 @@ def _only_along_the_last(method: Any) -> Any:
     return try_lower_product
 
 
-def _each_once(method: Any) -> Any:
+def _patch_einsum_labels(method: Any) -> Any:
     """Return a rule for einsum labels in which batch axes occur once in the result."""
 
-    def labels(self: Any, *provided: Any) -> tuple[str, str, str]:
+    def labels_without_repetition(self: Any, *provided: Any) -> tuple[str, str, str]:
         """Return the einsum labels of both operands and the result, batch labels once."""
         (*_, contracted, _, batch, other_batch) = provided
         left, right, result = method(self, *provided)
@@ -181,7 +181,7 @@ def _each_once(method: Any) -> Any:
             result = "".join((*shared, *others))
         return left, right, result
 
-    return labels
+    return labels_without_repetition
 
 
 def _rule_registry() -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _rule_registry() -> dict[str, Any]:
     return rules
 
 
-def _replaces(rule: Any) -> bool:
+def _replaces_library_functions(rule: Any) -> bool:
     """Return whether a rule of jax2onnx replaces functions of a library, not only primitives."""
     specs = getattr(type(rule), "binding_specs", None)
     try:

@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 
 @contextmanager
-def search_by_value() -> Iterator[None]:
+def finding_producers_without_search() -> Iterator[None]:
     """Return a context in which jax2onnx finds the node of a value without a search.
 
     Where the value does not know it, or jax2onnx has no such function, jax2onnx searches itself.
@@ -21,10 +21,13 @@ def search_by_value() -> Iterator[None]:
     import onnx_ir as ir
 
     with ExitStack() as undo:
-        checks, searches = owner_of(inventory.BOUND_VALUES), owner_of(inventory.NODE_SEARCHES)
+        checks, searches = (
+            patch_owner(inventory.BOUND_VALUES),
+            patch_owner(inventory.NODE_SEARCHES),
+        )
         (check,), (search,) = inventory.BOUND_VALUES.names, inventory.NODE_SEARCHES.names
         if hasattr(checks, check):
-            search_graph = original(checks, check, inventory.BOUND_VALUES)
+            search_graph = original_attribute(checks, check, inventory.BOUND_VALUES)
 
             def is_connected(ctx: Any, value: Any) -> bool:
                 """Return whether an ONNX value belongs to the graph that is being written."""
@@ -34,7 +37,7 @@ def search_by_value() -> Iterator[None]:
                 patching_attribute(checks, check, is_connected, inventory.BOUND_VALUES)
             )
         if hasattr(searches, search):
-            search_nodes = original(searches, search, inventory.NODE_SEARCHES)
+            search_nodes = original_attribute(searches, search, inventory.NODE_SEARCHES)
 
             def find_producer(nodes: Sequence[Any], value: Any) -> Any:
                 """Return the node that makes an ONNX value, or None."""

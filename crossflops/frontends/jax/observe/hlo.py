@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
-from crossflops.load.reader import BYTES, Field, fields, varint
+from crossflops.load.reader import BYTES, Field, decode_varint, protobuf_fields
 
 # xla_data.proto: PrimitiveType
 _TYPES = {
@@ -86,24 +86,24 @@ def read_hlo_program(data: bytes) -> HloProgram:
     """Return the program in a serialized HloModuleProto. Raises TargetError."""
     computations: dict[int, Computation] = {}
     entry = 0
-    for field in fields(data, 0, len(data)):
+    for field in protobuf_fields(data, 0, len(data)):
         if field.number == 3 and field.wire == BYTES:
-            number, computation = _computation(data, field)
+            number, computation = _read_computation(data, field)
             computations[number] = computation
         elif field.number == 6:
             entry = field.value
     return HloProgram(computations, entry)
 
 
-def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
+def _read_computation(data: bytes, at: Field) -> tuple[int, Computation]:
     """Return (id, computation) from a field of an HLO file."""
     name, number, root = "", 0, 0
     instructions: list[Instruction] = []
-    for field in fields(data, at.value, at.end):
+    for field in protobuf_fields(data, at.value, at.end):
         if field.number == 1:
             name = _field_text(data, field)
         elif field.number == 2:
-            instructions.append(_instruction(data, field))
+            instructions.append(_read_instruction(data, field))
         elif field.number == 5:
             number = field.value
         elif field.number == 6:
@@ -111,7 +111,7 @@ def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
     return number, Computation(name, tuple(instructions), root)
 
 
-def _instruction(data: bytes, at: Field) -> Instruction:
+def _read_instruction(data: bytes, at: Field) -> Instruction:
     """Return the instruction in a field of an HLO file."""
     texts = {1: "", 2: ""}
     ids: dict[int, list[int]] = {35: [], 36: [], 37: [], 38: []}
@@ -119,7 +119,7 @@ def _instruction(data: bytes, at: Field) -> Instruction:
     lists: dict[str, list[int]] = {}
     results: tuple[TensorSpec, ...] = ()
     op_name = ""
-    for field in fields(data, at.value, at.end):
+    for field in protobuf_fields(data, at.value, at.end):
         number = field.number
         if number in texts:
             texts[number] = _field_text(data, field)
@@ -157,7 +157,7 @@ def _instruction(data: bytes, at: Field) -> Instruction:
 
 def _inner_fields(data: bytes, at: Field) -> Iterator[Field]:
     """Yield the fields of a nested message."""
-    return fields(data, at.value, at.end)
+    return protobuf_fields(data, at.value, at.end)
 
 
 def _field_text(data: bytes, at: Field) -> str:
@@ -171,7 +171,7 @@ def _field_integers(data: bytes, at: Field) -> list[int]:
         return [_to_signed_integer(at.value)]
     numbers, index = [], at.value
     while index < at.end:
-        value, index = varint(data, index, at.end)
+        value, index = decode_varint(data, index, at.end)
         numbers.append(_to_signed_integer(value))
     return numbers
 
@@ -245,17 +245,20 @@ _WHOLE = ("int", "uint", "bool")
 _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
-def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
+def operator_with_bias(operands: Sequence[Instruction], program: HloProgram) -> str:
     """Return what a sum adds a bias to: "convolution" or "product", or "" if no bias."""
     for operand, other in (operands, operands[::-1]):
-        made, provided = _origin_instruction(operand, program), _origin_instruction(other, program)
+        made, provided = (
+            _computing_instruction(operand, program),
+            _computing_instruction(other, program),
+        )
         narrow = provided.opcode in _GIVEN and _result_rank(provided) < _result_rank(other)
         if made.opcode in _CONTRACTIONS and narrow:
             return _CONTRACTIONS[made.opcode]
     return ""
 
 
-def _origin_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
+def _computing_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
     """Return the instruction that computes a value, before those that only move it."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.instruction_by_id[instruction.operands[0]]

@@ -7,8 +7,17 @@ import numpy as np
 
 from crossflops.errors import InputError, error_location
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.jax.record.function import Pure, as_words, isolating_jax_cache, pure
-from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
+from crossflops.frontends.jax.record.function import (
+    Pure,
+    isolating_jax_cache,
+    random_key_to_words,
+    to_pure_function,
+)
+from crossflops.frontends.rounding import (
+    make_random_array,
+    measure_rounding_changes,
+    randomly_rounded_array,
+)
 from crossflops.ir.trace import Setting
 
 _DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
@@ -21,34 +30,43 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
     """
     import jax
 
-    function = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
+    function = to_pure_function(
+        source.model, source.args, source.kwargs, setting.training, valued=True
+    )
     values = _jax_input_values(source, function)
 
-    def run(values: list[Any], weights: Any) -> list[Any]:
+    def compute_outputs(values: list[Any], weights: Any) -> list[Any]:
         """Return the outputs of the JAX function on these inputs and weights, as NumPy arrays."""
         results = function.weighted(weights, *map(jax.numpy.asarray, values))
-        return [np.asarray(as_words(result)) for result in jax.tree.leaves(results)]
+        return [np.asarray(random_key_to_words(result)) for result in jax.tree.leaves(results)]
 
     stored = _module_arrays(function)
 
     def run_rounded(generator: Any) -> list[Any]:
         """Return the outputs with inputs and weights that are rounded differently."""
         weights = jax.tree.map(
-            lambda leaf: round_otherwise(leaf, generator) if hasattr(leaf, "dtype") else leaf,
+            lambda leaf: (
+                randomly_rounded_array(leaf, generator) if hasattr(leaf, "dtype") else leaf
+            ),
             stored,
         )
-        return run([round_otherwise(value, generator) for value in values], weights)
+        return compute_outputs(
+            [randomly_rounded_array(value, generator) for value in values], weights
+        )
 
     with isolating_jax_cache():
         try:
-            outputs = run(values, stored)
+            outputs = compute_outputs(values, stored)
         except Exception as error:  # whatever it is, it does not run on these
             raise InputError(
                 f"the model raised {type(error).__name__}: {error}{error_location(error)}",
                 "give values that the model accepts",
             ) from error
-        return model_run(
-            values, list(map(_complex_as_pairs, outputs)), _draws_numbers(function), run_rounded
+        return measure_rounding_changes(
+            values,
+            list(map(_complex_as_pairs, outputs)),
+            _is_random_by_output(function),
+            run_rounded,
         )
 
 
@@ -70,11 +88,11 @@ def _jax_input_values(source: Source, function: Pure) -> list[Any]:
         shapes = jax.tree.leaves((source.args, dict(source.kwargs)))
         pairs = zip(shapes, jax.tree.leaves(source.arrays), strict=True)
         provided = [value for spec, value in pairs if isinstance(spec, jax.ShapeDtypeStruct)]
-        return [np.asarray(as_words(value)) for value in provided]
+        return [np.asarray(random_key_to_words(value)) for value in provided]
     return [make_random_array(spec.shape, spec.dtype) for spec in function.specs]
 
 
-def _draws_numbers(function: Pure) -> list[bool]:
+def _is_random_by_output(function: Pure) -> list[bool]:
     """Return for each output whether it depends on random numbers."""
     import jax
     from jax.interpreters import partial_eval
@@ -84,10 +102,10 @@ def _draws_numbers(function: Pure) -> list[bool]:
     needed = (
         partial_eval.dce_jaxpr(jaxpr, [index == own for index in indices])[0] for own in indices
     )
-    return [any(name in _DRAWING for name in _primitives(program)) for program in needed]
+    return [any(name in _DRAWING for name in _primitive_names(program)) for program in needed]
 
 
-def _primitives(jaxpr: Any) -> Iterator[str]:
+def _primitive_names(jaxpr: Any) -> Iterator[str]:
     """Yield the names of the primitives in a JAX program, also in nested programs."""
     for equation in jaxpr.eqns:
         yield equation.primitive.name
@@ -95,4 +113,4 @@ def _primitives(jaxpr: Any) -> Iterator[str]:
             for stored in value if isinstance(value, tuple | list) else (value,):
                 inner = getattr(stored, "jaxpr", stored)
                 if hasattr(inner, "eqns"):
-                    yield from _primitives(inner)
+                    yield from _primitive_names(inner)

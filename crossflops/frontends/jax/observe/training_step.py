@@ -12,9 +12,14 @@ from msgspec.structs import replace
 from crossflops.errors import InputError
 from crossflops.frontends.converted import trainable_parameter_names
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache, names_of, pure
+from crossflops.frontends.jax.record.function import (
+    Pure,
+    array_names_in_tree,
+    isolating_jax_cache,
+    to_pure_function,
+)
 from crossflops.ir.trace import Module, Setting, StepSetting
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 
 
 def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
@@ -26,9 +31,9 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
     import jax
     import jax.numpy as jnp
 
-    pure = pure if jax.tree.leaves(pure.weights) else _with_constants(pure)
+    pure = pure if jax.tree.leaves(pure.weights) else _with_closure_arrays_as_weights(pure)
     leaves, tree = jax.tree.flatten((pure.weights, pure.specs))
-    names = (*names_of(pure.weights), *pure.names)
+    names = (*array_names_in_tree(pure.weights), *pure.names)
     chosen = _trainable_array_names(names, len(pure.names), modules, step)
     indices = [
         index
@@ -36,7 +41,7 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
         if names[index] in chosen and jnp.issubdtype(leaf.dtype, jnp.inexact)
     ]
 
-    def both(provided: Any, *arrays: Any) -> Any:
+    def outputs_and_gradients(provided: Any, *arrays: Any) -> Any:
         """Return the model's outputs, and the gradients of its trained arrays."""
         every = jax.tree.leaves((provided, arrays))
 
@@ -52,7 +57,7 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
         ends, back, outputs = jax.vjp(forward, [every[index] for index in indices], has_aux=True)
         return outputs, back([jnp.ones_like(end) for end in ends])
 
-    return replace(pure, weighted=both)
+    return replace(pure, weighted=outputs_and_gradients)
 
 
 def _trainable_array_names(
@@ -63,7 +68,11 @@ def _trainable_array_names(
     if any(row.params for row in rows):
         return trainable_parameter_names(rows, step) & set(names[: len(names) - inputs])
     provided = names[len(names) - inputs :]
-    return {name for name in provided if any(matches(name, pattern) for pattern in step.trainable)}
+    return {
+        name
+        for name in provided
+        if any(matches_weight_pattern(name, pattern) for pattern in step.trainable)
+    }
 
 
 def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
@@ -75,7 +84,7 @@ def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
     return [end for end, is_reached in pairs if is_reached and jnp.issubdtype(end, jnp.inexact)]
 
 
-def _with_constants(pure: Pure) -> Pure:
+def _with_closure_arrays_as_weights(pure: Pure) -> Pure:
     """Return the function with the float arrays that it closes over as its weights."""
     import jax
 
@@ -114,16 +123,16 @@ def jax_loss_dependence(
     import jax
     import jax.numpy as jnp
 
-    model = pure(source.model, source.args, source.kwargs, setting.training)
+    model = to_pure_function(source.model, source.args, source.kwargs, setting.training)
     outputs, tree = jax.tree.flatten(jax.eval_shape(model.function, *model.specs))
 
-    def number(*arrays: Any) -> Any:
+    def loss_value(*arrays: Any) -> Any:
         """Return the loss of the model's outputs, given as flat arguments."""
         return loss(jax.tree.unflatten(tree, arrays))
 
     try:
         with isolating_jax_cache():
-            closed = jax.make_jaxpr(number)(*outputs)
+            closed = jax.make_jaxpr(loss_value)(*outputs)
     except Exception as error:
         text = " ".join(str(error).split())[:300]
         raise InputError(f"the loss raised {type(error).__name__}: {text}", _HINT) from error

@@ -8,7 +8,7 @@ xla/hlo/ir/hlo_instruction.cc: PostOrderDFS; xla/hlo/ir/hlo_computation.cc: HloC
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,21 +18,32 @@ from crossflops.frontends.jax.observe.hlo import (
     Computation,
     HloProgram,
     Instruction,
-    bias_of,
     number_kind,
+    operator_with_bias,
     pooling_kind,
     read_hlo_program,
 )
 from crossflops.frontends.jax.observe.training_step import with_jax_gradients
 from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache
-from crossflops.frontends.jax.record.scopes import path_of
+from crossflops.frontends.jax.record.scopes import innermost_module_path
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import UNWATCHED, Call, Level, Module, Scalar, Setting, Trace, View
-from crossflops.ir.training import gradients_of, rerun_of
+from crossflops.ir.training import gradient_call_key, rerun_call_key
 
 # What encloses an instruction, told by its name stack: the key of the call around it, the id of
 # the module, and facts that rules ask for.
-Owner = Callable[[str], tuple[str | None, int, dict[str, Scalar]]]
+
+
+class NameStackOwner(NamedTuple):
+    """The parent call and the module of an instruction, and facts of the tool, by name stack."""
+
+    parent_key: str | None
+    module: int
+    facts: dict[str, Scalar]
+
+
+OwnerLookup = Callable[[str], NameStackOwner]
+
 # They hold or hand on what others made, and nothing is ever counted for them.
 _SILENT = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
 # They apply a function of scalars to elements.
@@ -77,7 +88,7 @@ class ProgramPlace(msgspec.Struct, frozen=True):
 
 
 def xla_program_calls(
-    program: HloProgram, level: Level, setting: str, owner: Owner
+    program: HloProgram, level: Level, setting: str, owner: OwnerLookup
 ) -> tuple[Call, ...]:
     """Return a call for the program, then one for each instruction that runs.
 
@@ -96,7 +107,9 @@ def xla_program_calls(
 class _ProgramWalk:
     """A walk over one program, with what all of its calls share."""
 
-    def __init__(self, program: HloProgram, level: Level, setting: str, owner: Owner) -> None:
+    def __init__(
+        self, program: HloProgram, level: Level, setting: str, owner: OwnerLookup
+    ) -> None:
         """Take an HLO program, the level and setting of its calls, and a lookup of modules."""
         self._program = program
         self._level = level
@@ -107,30 +120,34 @@ class _ProgramWalk:
         """Yield the calls of a computation's instructions, also in loops and branches."""
         for instruction in xla_visit_order(computation):
             if instruction.opcode in _INLINED:
-                yield from self._inner(instruction, 0, site.with_computation(instruction))
+                yield from self._calls_in_computation(
+                    instruction, 0, site.with_computation(instruction)
+                )
             elif instruction.opcode == "while":
-                yield from self._inner(
+                yield from self._calls_in_computation(
                     instruction, 0, site.with_computation(instruction, 0, "body")
                 )
-                yield from self._inner(
+                yield from self._calls_in_computation(
                     instruction, 1, site.with_computation(instruction, 1, "condition")
                 )
             elif instruction.opcode == "conditional":
-                yield from self._branches(instruction, site)
+                yield from self._branch_calls(instruction, site)
             elif instruction.opcode not in _SILENT:
-                yield self._call(instruction, site)
+                yield self._instruction_call(instruction, site)
 
-    def _inner(self, instruction: Instruction, number: int, site: ProgramPlace) -> Iterator[Call]:
+    def _calls_in_computation(
+        self, instruction: Instruction, number: int, site: ProgramPlace
+    ) -> Iterator[Call]:
         """Yield the calls in computation `number` of those that an instruction calls."""
         yield from self.instruction_calls(
             self._program.computations[instruction.called[number]], site
         )
 
-    def _branches(self, instruction: Instruction, site: ProgramPlace) -> Iterator[Call]:
+    def _branch_calls(self, instruction: Instruction, site: ProgramPlace) -> Iterator[Call]:
         """Yield the calls in all branches of a conditional."""
         # the converter to ONNX begins with the branch for "true", which is the last one here
         for number in range(len(instruction.called)):
-            yield from self._inner(
+            yield from self._calls_in_computation(
                 instruction,
                 number,
                 site.with_computation(instruction, -number).with_branch_number(
@@ -138,12 +155,12 @@ class _ProgramWalk:
                 ),
             )
 
-    def _call(self, instruction: Instruction, site: ProgramPlace) -> Call:
+    def _instruction_call(self, instruction: Instruction, site: ProgramPlace) -> Call:
         """Return the call of an instruction, with its module, operands and settings."""
         names = site.full_name_stack(instruction.op_name)
         parent, module, facts = self._owner(names)
         operands = [self._program.instruction_by_id[key] for key in instruction.operands]
-        applied = self._scalar_opcodes(instruction)
+        applied = self._opcodes_of_applied_functions(instruction)
         return Call(
             key=f"{self._level}:{'/'.join((*site.nest, instruction.name))}",
             parent=parent,
@@ -161,23 +178,28 @@ class _ProgramWalk:
                 "branches": [list(branch) for branch in site.branches],
                 "in_loop": site.looped,
                 "numbers": number_kind(instruction, operands),
-                "after": bias_of(operands, self._program) if instruction.opcode == "add" else "",
+                "after": operator_with_bias(operands, self._program)
+                if instruction.opcode == "add"
+                else "",
                 "pooled": pooling_kind(instruction, applied),
             },
             inputs=tuple(_operand_specs(operands)),
             outputs=instruction.results,
         )
 
-    def _scalar_opcodes(self, instruction: Instruction) -> dict[str, Scalar]:
+    def _opcodes_of_applied_functions(self, instruction: Instruction) -> dict[str, Scalar]:
         """Return by name the opcodes of functions that a reduction or a map applies."""
         if instruction.opcode == "select-and-scatter":
             selecting, scattering = instruction.called
-            return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
+            return {
+                "selecting": self._computation_opcodes(selecting),
+                "applied": self._computation_opcodes(scattering),
+            }
         if instruction.opcode in _REDUCERS:
-            return {"applied": self._opcodes(instruction.called[0])}
+            return {"applied": self._computation_opcodes(instruction.called[0])}
         return {}
 
-    def _opcodes(self, computation: int) -> list[str]:
+    def _computation_opcodes(self, computation: int) -> list[str]:
         """Return the opcodes of a computation's instructions."""
         inner = self.instruction_calls(self._program.computations[computation], ProgramPlace())
         return [call.target for call in inner]
@@ -245,7 +267,7 @@ _BACKWARD = "transpose(jvp("
 
 def name_stack_owner(
     rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False
-) -> Owner:
+) -> OwnerLookup:
     """Return a function that gives the parent call, module and facts of a name stack.
 
     A backward pass is that of a step: a gradient in a model's own code is work of the model.
@@ -257,16 +279,16 @@ def name_stack_owner(
             keys.setdefault(call.module, call.key)
     kinds = {path: _layer_kind(path, rows, ids) for path in ids}
 
-    def find_owner(names: str) -> tuple[str | None, int, dict[str, Scalar]]:
-        """Return (key of the parent call, module id, facts by name) of a name stack."""
-        path = path_of(names) or ""
+    def find_owner(names: str) -> NameStackOwner:
+        """Return the parent call, the module and the facts of a name stack."""
+        path = innermost_module_path(names) or ""
         module = ids.get(path, 0)
         facts: dict[str, Scalar] = {
             "layer": kinds.get(path, ""),
-            "function": _innermost_function(names),
+            "function": _innermost_function_kind(names),
             "backward": is_step and _BACKWARD in names,
         }
-        return keys.get(module, keys.get(0)), module, facts
+        return NameStackOwner(keys.get(module, keys.get(0)), module, facts)
 
     return find_owner
 
@@ -289,7 +311,7 @@ def _path_ancestors(path: str) -> Iterator[str]:
     yield ""
 
 
-def _innermost_function(names: str) -> str:
+def _innermost_function_kind(names: str) -> str:
     """Return the kind of the innermost known function in a name stack ("smooth"), or ""."""
     known = [name for name in _JITTED.findall(names) if name in _FUNCTIONS]
     return _FUNCTIONS[known[-1]] if known else ""
@@ -304,7 +326,7 @@ _PRODUCTS = (
 )  # fmt: skip
 
 
-def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
+def contraction_calls(calls: Iterable[Call], graph: Graph) -> list[Call]:
     """Return the operator calls that have a node with matrix products or convolutions."""
     calls_of_products = {
         node.call for node in all_nested_nodes(graph.nodes) if node.op.type in _PRODUCTS
@@ -334,13 +356,13 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
         of[product.key].append(operator.key)
     gradients = _best_matching_calls(gradients, lambda some: _match_gradients(some, forward))
     for product, partner in _match_gradients(gradients, forward):
-        of[product.key] += map(gradients_of, of[partner.key])
+        of[product.key] += map(gradient_call_key, of[partner.key])
     again = _best_matching_calls(again, lambda some: _match_in_order(some, forward))
     for product, partner in _match_in_order(again, forward):
-        of[product.key] += map(rerun_of, of[partner.key])
+        of[product.key] += map(rerun_call_key, of[partner.key])
     known, shared = bool(operators), _per_device_keys(operators)
     return tuple(
-        _link_contraction(instruction, of[instruction.key], known, shared)
+        _with_operator_keys(instruction, of[instruction.key], known, shared)
         if instruction.key in of
         else instruction
         for instruction in instructions
@@ -350,7 +372,7 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
 def _per_device_keys(operators: Iterable[Call]) -> set[str]:
     """Return keys of calls, gradients and reruns of operators that run on several devices."""
     several = [call.key for call in operators if "devices" in call.settings]
-    return {name for key in several for name in (key, gradients_of(key), rerun_of(key))}
+    return {name for key in several for name in (key, gradient_call_key(key), rerun_call_key(key))}
 
 
 def _best_matching_calls(
@@ -361,14 +383,14 @@ def _best_matching_calls(
     All stay where all are counted, and the fewest of those with equally many matches.
     """
     for condition in dict.fromkeys(
-        name for call in contractions for name in _branch_numbers(call)
+        name for call in contractions for name in _branch_by_conditional(call)
     ):
-        numbers = {None, *(_branch_numbers(call).get(condition) for call in contractions)}
+        numbers = {None, *(_branch_by_conditional(call).get(condition) for call in contractions)}
         options = [
             [
                 call
                 for call in contractions
-                if _branch_numbers(call).get(condition) in (None, number)
+                if _branch_by_conditional(call).get(condition) in (None, number)
             ]
             for number in numbers
         ]
@@ -378,7 +400,7 @@ def _best_matching_calls(
     return contractions
 
 
-def _branch_numbers(call: Call) -> dict[object, object]:
+def _branch_by_conditional(call: Call) -> dict[object, object]:
     """Return the branch that an instruction is in, by the name of the conditional."""
     enclosing = call.settings["branches"]
     return {name: number for name, number, _ in enclosing} if isinstance(enclosing, list) else {}
@@ -422,7 +444,10 @@ def _match_in_order(
     contractions: Sequence[Call], forward: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
     """Yield (contraction, forward one) pairs equal in module and size, in their order."""
-    first, second = map(_contraction_key, contractions), map(_contraction_key, forward)
+    first, second = (
+        map(_module_and_result_size, contractions),
+        map(_module_and_result_size, forward),
+    )
     matcher = SequenceMatcher(None, [*first], [*second], autojunk=False)
     for block in matcher.get_matching_blocks():
         for number in range(block.size):
@@ -449,13 +474,13 @@ def _program_position(call: Call) -> tuple[int, ...]:
     return tuple(index) if isinstance(index, list) else ()
 
 
-def _contraction_key(call: Call) -> tuple[int, int]:
+def _module_and_result_size(call: Call) -> tuple[int, int]:
     """Return (module id, number of elements of the result) of a contraction."""
     shape = call.outputs[0].shape if call.outputs else None
     return call.module, call.outputs[0].numel if shape is not None else 0
 
 
-def _link_contraction(call: Call, of: list[str], known: bool, shared: set[str]) -> Call:
+def _with_operator_keys(call: Call, of: list[str], known: bool, shared: set[str]) -> Call:
     """Return a contraction with the keys `of` of the operators that it computes."""
     more = {"alone": known and not of, "per_device": not shared.isdisjoint(of)}
     return msgspec.structs.replace(call, settings={**call.settings, **more}, of=tuple(of))
@@ -464,7 +489,7 @@ def _link_contraction(call: Call, of: list[str], known: bool, shared: set[str]) 
 LEVELS = ("lowered", "compiled")
 
 
-def lower(pure: Pure) -> Any:
+def lower_for_xla(pure: Pure) -> Any:
     """Return the model as `jax.jit` lowers it for XLA. Raises NormalizeError."""
     import jax
 
@@ -494,13 +519,13 @@ def xla_view_calls(
         return
     step = asked[0].step
     try:
-        lowering = lower(with_jax_gradients(pure, trace.modules, step) if step else pure)
+        lowering = lower_for_xla(with_jax_gradients(pure, trace.modules, step) if step else pure)
     except NormalizeError as error:
         for view in asked:
             yield unavailable_program_call(view, str(error))
         return
     index = name_stack_owner(trace.modules, trace.calls, is_step=bool(step))
-    operators = contracting(trace.calls, graph) if graph else []
+    operators = contraction_calls(trace.calls, graph) if graph else []
     before = read_hlo_program(lowering.compiler_ir("hlo").as_serialized_hlo_module_proto())
     for setting in dict.fromkeys(view.id for view in asked):
         yield from link_instructions(

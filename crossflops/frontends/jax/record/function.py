@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from crossflops.errors import InputError, NormalizeError, error_location, error_remedy
 from crossflops.frontends.jax.kinds import (
     is_equinox_module,
+    is_flax_module,
     is_jax_keras_model,
-    is_linen,
-    is_module,
+    is_linen_module,
 )
-from crossflops.frontends.jax.record.scopes import CalledModules, linen_entered
-from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
+from crossflops.frontends.jax.record.scopes import CalledModules, entering_linen_scopes
+from crossflops.frontends.keras_inputs import has_created_variables, to_keras_call_inputs
 
 _HINT = "check the number, the names, the shapes and the types of --input"
 FROZEN = "params/frozen"  # the kind of variables that are weights, and are not trained
@@ -62,7 +62,7 @@ def _memory_key(array: Any) -> tuple[Any, ...]:
     return read.__array_interface__["data"][0], read.shape, read.strides, read.dtype
 
 
-def pure(
+def to_pure_function(
     model: Any,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -85,27 +85,27 @@ def pure(
         """Return (args, kwargs) of the model with these arrays filled in."""
         provided = list(leaves)
         for index, array in zip(indices, arrays, strict=True):
-            provided[index] = _as_key(array, leaves[index])
+            provided[index] = _words_to_random_key(array, leaves[index])
         return jax.tree.unflatten(tree, provided)
 
-    if is_module(model):
+    if is_flax_module(model):
         call, stored = _nnx_module_call(model, training)
     elif is_equinox_module(model):
         call, stored = _equinox_module_call(model, training)
-    elif is_linen(model):
-        call, stored = _linen(model, fill_arguments, specs, valued)
+    elif is_linen_module(model):
+        call, stored = _linen_module_call(model, fill_arguments, specs, valued)
     elif is_jax_keras_model(model):
         call, stored = _keras_model_call(model, fill_arguments, specs, training)
     else:
         call, stored = _plain_function_call(model, training)
 
     called = CalledModules()
-    arrays = _own_arrays(stored) if valued else _lightweight_arrays(stored)
+    arrays = _arrays_with_values(stored) if valued else _arrays_of_one_number(stored)
 
     def call_with_weights(weights: Any, *arrays: Any) -> Any:
         """Return the result of the model for these weights and input arrays."""
         positional, named = fill_arguments(arrays)
-        with linen_entered(called):
+        with entering_linen_scopes(called):
             return call(weights, *positional, **named)
 
     pure_model = Pure(
@@ -121,7 +121,7 @@ def pure(
     return pure_model if jax.tree.leaves(stored) else replace(pure_model, held=closed_over)
 
 
-def _is_key(spec: Any) -> bool:
+def _is_random_key(spec: Any) -> bool:
     """Return whether an array or a spec has the dtype of a random key of JAX."""
     import jax
     import jax.numpy as jnp
@@ -133,21 +133,23 @@ def _key_words_spec(spec: Any) -> Any:
     """Return the spec of a random key's integer words; any other spec unchanged."""
     import jax
 
-    return jax.eval_shape(jax.random.key_data, spec) if _is_key(spec) else spec
+    return jax.eval_shape(jax.random.key_data, spec) if _is_random_key(spec) else spec
 
 
-def as_words(array: Any) -> Any:
+def random_key_to_words(array: Any) -> Any:
     """Return a random key as an array of its integer words; any other array unchanged."""
     import jax
 
-    return jax.random.key_data(array) if hasattr(array, "dtype") and _is_key(array) else array
+    return (
+        jax.random.key_data(array) if hasattr(array, "dtype") and _is_random_key(array) else array
+    )
 
 
-def _as_key(array: Any, spec: Any) -> Any:
+def _words_to_random_key(array: Any, spec: Any) -> Any:
     """Return integer words as a random key if the spec is one; other arrays unchanged."""
     import jax
 
-    if not _is_key(spec):
+    if not _is_random_key(spec):
         return array
     return jax.random.wrap_key_data(array, impl=spec.dtype._impl.name)
 
@@ -156,11 +158,11 @@ def _arrays_by_name(arrays: Any) -> tuple[tuple[str, Any], ...]:
     """Return (dotted name, array) of each array of a module, such as "layers.0.kernel"."""
     import jax
 
-    pairs = zip(names_of(arrays), jax.tree.leaves(arrays), strict=True)
+    pairs = zip(array_names_in_tree(arrays), jax.tree.leaves(arrays), strict=True)
     return tuple((name, leaf) for name, leaf in pairs if not isinstance(leaf, _Key))
 
 
-def names_of(arrays: Any) -> tuple[str, ...]:
+def array_names_in_tree(arrays: Any) -> tuple[str, ...]:
     """Return the dotted names of the arrays in a tree, in order of its leaves."""
     import jax
 
@@ -184,9 +186,9 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
 
     definition, stored = nnx.split(model)
 
-    def call(state: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_module(state: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the module's result with these weights, in train or inference mode."""
-        own = nnx.merge(definition, _arrays(state), copy=True)
+        own = nnx.merge(definition, _to_jax_arrays(state), copy=True)
         if training:
             own.train()
         else:
@@ -194,7 +196,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
         with entering_module_scopes(mark_module_paths(own)):
             return own(*args, **kwargs)
 
-    return call, stored
+    return call_module, stored
 
 
 def _equinox_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
@@ -209,14 +211,14 @@ def _equinox_module_call(model: Any, training: bool) -> tuple[Callable[..., Any]
         equinox.nn.inference_mode(model, value=not training), equinox.is_array
     )
 
-    def call(weights: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_module(weights: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the module's result with these weights."""
-        return equinox.combine(_arrays(weights), fixed)(*args, **kwargs)
+        return equinox.combine(_to_jax_arrays(weights), fixed)(*args, **kwargs)
 
-    return call, stored
+    return call_module, stored
 
 
-def _linen(
+def _linen_module_call(
     model: Any, filled: Callable[..., Any], specs: tuple[Any, ...], valued: bool
 ) -> tuple[Callable[..., Any], Any]:
     """Return a function that calls a linen module with variables, and the variables."""
@@ -228,7 +230,7 @@ def _linen(
         positional, named = filled(arrays)
         return model.init({"params": key, "dropout": key}, *positional, **named)
 
-    def variables() -> Any:
+    def initial_variables() -> Any:
         """Return the initial variables of the module: arrays, or their shapes and dtypes."""
         if not valued:
             return jax.eval_shape(initialize_weights, jax.random.key(0), *specs)
@@ -236,8 +238,10 @@ def _linen(
             jax.random.key(0), *(jnp.zeros(spec.shape, spec.dtype) for spec in specs)
         )
 
-    stored = _call_model(variables)
-    return (lambda stored, *args, **kwargs: model.apply(_arrays(stored), *args, **kwargs)), stored
+    stored = _run_model_code(initial_variables)
+    return (
+        lambda stored, *args, **kwargs: model.apply(_to_jax_arrays(stored), *args, **kwargs)
+    ), stored
 
 
 def _keras_model_call(
@@ -248,9 +252,9 @@ def _keras_model_call(
     The call has the same form as for flax.linen.
     """
     mode = {"training": training} if model._call_has_training_arg else {}
-    inputs_as_taken(model, *filled(specs))  # which refuses others before anything runs
-    if not is_built(model):
-        _call_model(lambda: _build_keras_model(model, *filled(specs)))
+    to_keras_call_inputs(model, *filled(specs))  # which refuses others before anything runs
+    if not has_created_variables(model):
+        _run_model_code(lambda: _build_keras_model(model, *filled(specs)))
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
     stored: dict[str, dict[str, Any]] = {"params": {}, FROZEN: {}, "state": {}}
     for variable in model.trainable_variables:
@@ -258,18 +262,18 @@ def _keras_model_call(
     for variable in model.non_trainable_variables:
         stored[FROZEN if id(variable) in weights else "state"][variable.path] = variable.value
 
-    def call(provided: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_keras_model(provided: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the result of a Keras model with these variables."""
-        arrays = _arrays(provided)
+        arrays = _to_jax_arrays(provided)
         fixed = {**arrays[FROZEN], **arrays["state"]}
         variables = (
             [arrays["params"][variable.path] for variable in model.trainable_variables],
             [fixed[variable.path] for variable in model.non_trainable_variables],
         )
-        inputs, named = inputs_as_taken(model, args, kwargs)
+        inputs, named = to_keras_call_inputs(model, args, kwargs)
         return model.stateless_call(*variables, *inputs, **mode, **named)[0]
 
-    return call, stored
+    return call_keras_model, stored
 
 
 def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -277,12 +281,12 @@ def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
     import jax
     import keras
 
-    def symbol(spec: Any) -> Any:
+    def symbolic_tensor(spec: Any) -> Any:
         """Return a symbolic Keras tensor for a spec; a value without a shape unchanged."""
         return keras.KerasTensor(spec.shape, str(spec.dtype)) if hasattr(spec, "shape") else spec
 
-    inputs, named = inputs_as_taken(model, args, kwargs)
-    model(*jax.tree.map(symbol, inputs), **jax.tree.map(symbol, named))
+    inputs, named = to_keras_call_inputs(model, args, kwargs)
+    model(*jax.tree.map(symbolic_tensor, inputs), **jax.tree.map(symbolic_tensor, named))
 
 
 def _plain_function_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
@@ -302,19 +306,19 @@ class _Key(msgspec.Struct, frozen=True):
     generator: str
 
 
-def _lightweight_arrays(stored: Any) -> Any:
+def _arrays_of_one_number(stored: Any) -> Any:
     """Return a module's arrays with one repeated number for the floats, stored once."""
     import jax
 
-    return jax.tree.map(_lightweight_array, stored)
+    return jax.tree.map(_array_of_one_number, stored)
 
 
-def _own_arrays(stored: Any) -> Any:
+def _arrays_with_values(stored: Any) -> Any:
     """Return a module's arrays with their values. Raises NormalizeError if they have none."""
     import jax
     import jax.numpy as jnp
 
-    def own(array: Any) -> Any:
+    def array_or_words(array: Any) -> Any:
         """Return the array, or a random key as words. Raises NormalizeError without values."""
         if isinstance(array, jax.ShapeDtypeStruct):
             raise NormalizeError(
@@ -324,10 +328,10 @@ def _own_arrays(stored: Any) -> Any:
             return _Key(jax.random.key_data(array), str(jax.random.key_impl(array)))
         return array
 
-    return jax.tree.map(own, stored)
+    return jax.tree.map(array_or_words, stored)
 
 
-def _lightweight_array(array: Any) -> Any:
+def _array_of_one_number(array: Any) -> Any:
     """Return an array of this shape and dtype that repeats one number, stored once."""
     import jax
     import jax.numpy as jnp
@@ -344,7 +348,7 @@ def _lightweight_array(array: Any) -> Any:
     return array
 
 
-def _arrays(stored: Any) -> Any:
+def _to_jax_arrays(stored: Any) -> Any:
     """Return the stored values of a tree as JAX arrays and random keys.
 
     A traced function computes with these, unlike with arrays of NumPy.
@@ -352,13 +356,13 @@ def _arrays(stored: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    def array(leaf: Any) -> Any:
+    def to_jax_array(leaf: Any) -> Any:
         """Return a stored value as a JAX array or a random key."""
         if isinstance(leaf, _Key):
             return jax.random.wrap_key_data(jnp.asarray(leaf.words), impl=leaf.generator)
         return jnp.asarray(leaf)
 
-    return jax.tree.map(array, stored)
+    return jax.tree.map(to_jax_array, stored)
 
 
 def _jax_argument_names(
@@ -377,18 +381,18 @@ def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
     import jax
     import jax.numpy as jnp
 
-    stored = _call_model(lambda: jax.make_jaxpr(pure.function)(*pure.specs).consts)
+    stored = _run_model_code(lambda: jax.make_jaxpr(pure.function)(*pure.specs).consts)
     floats = [array for array in stored if jnp.issubdtype(array.dtype, jnp.inexact) and array.ndim]
     return tuple((f"constant_{number}", array) for number, array in enumerate(floats))
 
 
-def _call_model(question: Callable[[], Any]) -> Any:
-    """Call `question()`, which runs code of a model, and return its result. Raises InputError if
+def _run_model_code(compute: Callable[[], Any]) -> Any:
+    """Call `compute()`, which runs code of a model, and return its result. Raises InputError if
     that fails.
     """
     try:
         with isolating_jax_cache():
-            return question()
+            return compute()
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())
         raise InputError(
@@ -403,11 +407,11 @@ def isolating_jax_cache() -> Any:
     A function under jax.jit is traced once: jax2onnx's replacement must not be found when the
     model runs, and vice versa.
     """
-    return _context()("crossflops")
+    return _jax_cache_context()("crossflops")
 
 
 @functools.cache
-def _context() -> Any:
+def _jax_cache_context() -> Any:
     """Return the context object of JAX that separates its caches; one for the process."""
     import jax
 

@@ -19,17 +19,17 @@ _MARKED = re.compile(rf"{MARK}([^/()]*)")
 _PATH = "_crossflops_path"
 
 
-def paths_of(stack: str) -> list[str]:
+def module_paths_in_stack(stack: str) -> list[str]:
     """Return the paths of all modules in a name stack, outermost first."""
     return _MARKED.findall(stack)
 
 
-def path_of(stack: str) -> str | None:
+def innermost_module_path(stack: str) -> str | None:
     """Return the path of the innermost module in a name stack, or None.
 
     "jit(f)/nnx:/vmap(nnx:layers.0)/dot_general" is in "layers.0".
     """
-    paths = paths_of(stack)
+    paths = module_paths_in_stack(stack)
     return paths[-1] if paths else None
 
 
@@ -42,14 +42,14 @@ def flax_modules(model: Any) -> list[tuple[str, Any]]:
 
     by_path = {tuple(map(str, path)): module for path, module in nnx.iter_modules(model)}
 
-    def order(path: tuple[str, ...]) -> list[tuple[int, str]]:
+    def path_sort_key(path: tuple[str, ...]) -> list[tuple[int, str]]:
         """Return a sort key of a module path: the position of each part in its parent."""
         holders = (by_path.get(path[:end]) for end in range(len(path)))
         return [
             _attribute_position(part, holder) for part, holder in zip(path, holders, strict=True)
         ]
 
-    return [(".".join(path), by_path[path]) for path in sorted(by_path, key=order)]
+    return [(".".join(path), by_path[path]) for path in sorted(by_path, key=path_sort_key)]
 
 
 def _attribute_position(name: str, holder: Any) -> tuple[int, str]:
@@ -136,11 +136,11 @@ class CalledModules:
         self.several = False
         self._scope: Any = None
 
-    def begin(self) -> None:
+    def clear_calls(self) -> None:
         """Forget which model was called, before a new trace."""
         self._scope = None
 
-    def note(self, module: Any) -> str:
+    def record_call(self, module: Any) -> str:
         """Record the call of a linen module, and return its path."""
         path = ".".join(module.path)
         if type(module.scope).__name__ == "TestScope":
@@ -154,7 +154,7 @@ class CalledModules:
 
 
 @contextmanager
-def linen_entered(called: CalledModules) -> Iterator[None]:
+def entering_linen_scopes(called: CalledModules) -> Iterator[None]:
     """Return a context in which methods of linen modules run in their module's name scope."""
     linen = sys.modules.get("flax.linen")
     if linen is None or not hasattr(linen, "intercept_methods"):
@@ -162,18 +162,18 @@ def linen_entered(called: CalledModules) -> Iterator[None]:
         return
     import jax
 
-    called.begin()
+    called.clear_calls()
 
     def run_in_linen_scope(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
         """Run a linen method in a name scope with its module's path, which is recorded."""
-        with jax.named_scope(f"{MARK}{called.note(context.module)}"):
+        with jax.named_scope(f"{MARK}{called.record_call(context.module)}"):
             return method(*args, **kwargs)
 
     with linen.intercept_methods(run_in_linen_scope):
         yield
 
 
-def linen_rows(
+def linen_module_rows(
     root: Module, called: CalledModules, variables: Mapping[str, Any]
 ) -> tuple[Module, ...]:
     """Return the module table of a linen model: the root and the modules that were called.
@@ -193,7 +193,9 @@ def linen_rows(
         Module(
             id=ids[path],
             names=(path,),
-            bases=_bases(called.classes[path]) if path in called.classes else root.bases,
+            bases=_class_and_base_names(called.classes[path])
+            if path in called.classes
+            else root.bases,
             params=tuple(stored.get(path, ())) if stored else (),
             children=tuple(below[path]),
             training=root.training,
@@ -234,7 +236,7 @@ def _longest_known_parent(path: str, known: Any) -> str:
     return enclosing
 
 
-def _bases(kind: type) -> tuple[str, ...]:
+def _class_and_base_names(kind: type) -> tuple[str, ...]:
     """Return the full names of a class and its bases, without `object`."""
     return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[:-1])
 

@@ -5,7 +5,7 @@ from crossflops.frontends.frontend import Source
 from crossflops.frontends.jax.convert.own_gradients import OwnEquation, backward_program
 from crossflops.frontends.jax.passes import TO_BYTES, JaxConversion
 from crossflops.frontends.jax.program import make_jax_program, record_jax_model
-from crossflops.frontends.own_gradients import backward_of, unknown_own_backward
+from crossflops.frontends.own_gradients import backward_cost_of_graph, unknown_own_backward
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackward, OwnBackwards
 
@@ -26,7 +26,9 @@ def _own_function_backward(own: OwnEquation) -> OwnBackward:
             return unknown_own_backward(name, made.places, "")
         graph = make_jax_program(Source(made.function, made.specs, {}), Setting(grad=False))[1]
         result, *gradients = (spec.name for spec in graph.outputs)
-        return backward_of(name, graph, dict(zip(made.places, gradients, strict=True)), [result])
+        return backward_cost_of_graph(
+            name, graph, dict(zip(made.places, gradients, strict=True)), [result]
+        )
     except CrossflopsError as error:
         reason = error.message
     except Exception as error:  # code of the model

@@ -47,13 +47,13 @@ _SINCE = {
 _OPSET = 21  # of stand-ins where the file has none
 
 
-def opset_of(model: Any) -> int:
+def substitute_opset(model: Any) -> int:
     """Return the version of ai.onnx for substitute nodes: that of the model, or a default."""
     versions = [int(opset.version) for opset in model.opset_import if not opset.domain]
     return versions[-1] if versions else _OPSET  # of two the last, as for ONNX's inference
 
 
-def foreign(domain: str, operator: str, opset: int) -> bool:
+def lacks_onnx_inference(domain: str, operator: str, opset: int) -> bool:
     """Return whether ONNX itself cannot infer the shapes of an operator in this version."""
     if domain == "ai.onnx.preview":
         return operator == "FlexAttention"
@@ -62,13 +62,13 @@ def foreign(domain: str, operator: str, opset: int) -> bool:
     return operator in _ADDED or opset < _SINCE.get(operator, 0)
 
 
-def has_foreign_operator(graph: Any, opset: int) -> bool:
+def has_operator_without_inference(graph: Any, opset: int) -> bool:
     """Return whether a graph, or one in it, has an operator whose shapes ONNX cannot infer."""
     operators = {(node.domain, node.op_type) for node in graph.node}
-    if any(foreign(*operator, opset) for operator in operators):
+    if any(lacks_onnx_inference(*operator, opset) for operator in operators):
         return True
     return any(operator in _CONTROL for _, operator in operators) and any(
-        has_foreign_operator(body, opset)
+        has_operator_without_inference(body, opset)
         for node in graph.node
         if node.op_type in _CONTROL
         for body in node_subgraphs(node)

@@ -10,7 +10,7 @@ def _write_state_outputs(draft: Draft, dims: Sequence[int], *digits: int) -> Non
     """Add tensors of this shape, in the dtype of input 0, as these outputs of the node."""
     for index in digits:
         if draft.output(index):
-            draft.put_filled_tensor(dims, draft.output(index), draft.dtype(0))
+            draft.add_filled_tensor(dims, draft.output(index), draft.dtype(0))
 
 
 def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
@@ -26,16 +26,18 @@ def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
         if weights is None or len(weights) != 2:
             return
         sizes = draft.integers("qkv_hidden_sizes") or (weights[1] // 3,) * 3
-        columns = draft.put_filled_tensor((weights[0], sizes[-1]))
-        product = draft.put("MatMul", (draft.input(0), columns), "" if scale else draft.output(0))
+        columns = draft.add_filled_tensor((weights[0], sizes[-1]))
+        product = draft.add_node(
+            "MatMul", (draft.input(0), columns), "" if scale else draft.output(0)
+        )
         if scale:
-            draft.cast(product, draft.output(0), draft.dtype(scale))
-        _present(draft, sizes[0], 8 if scale else 4)
+            draft.add_cast(product, draft.output(0), draft.dtype(scale))
+        _write_present_state(draft, sizes[0], 8 if scale else 4)
 
     return write
 
 
-def _present(draft: Draft, hidden: int, index: int) -> None:
+def _write_present_state(draft: Draft, hidden: int, index: int) -> None:
     """Add the present state of an Attention: (2, batch, heads, length, hidden / heads)."""
     dims, past, heads = draft.shape(0), draft.shape(index), draft.integer("num_heads")
     if not draft.output(1) or dims is None or len(dims) != 3 or heads <= 0:
@@ -44,10 +46,10 @@ def _present(draft: Draft, hidden: int, index: int) -> None:
         return
     shared = draft.integer("past_present_share_buffer") and past is not None
     length = past[3] if shared and past else dims[1] + (past[3] if past else 0)
-    draft.put_filled_tensor((2, dims[0], heads, length, hidden // heads), draft.output(1))
+    draft.add_filled_tensor((2, dims[0], heads, length, hidden // heads), draft.output(1))
 
 
-def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
+def multi_head_writer(past: int, past_length: int) -> Callable[[Draft], None]:
     """Return a function that adds nodes with a MultiHeadAttention's output shapes to a draft."""
 
     def write(draft: Draft) -> None:
@@ -57,16 +59,16 @@ def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
         if not draft.input(1):
             if query is not None:
                 width = query[-1] * heads if len(query) == 5 else query[-1] // 3
-                draft.put_filled_tensor((*query[:2], width), out, draft.dtype(0))
+                draft.add_filled_tensor((*query[:2], width), out, draft.dtype(0))
         elif not draft.input(2):
-            draft.put("Identity", (draft.input(0),), out)
+            draft.add_node("Identity", (draft.input(0),), out)
         elif value is not None and len(value) == 4:
             if query is not None:
-                draft.put_filled_tensor((*query[:2], heads * value[3]), out, draft.dtype(0))
+                draft.add_filled_tensor((*query[:2], heads * value[3]), out, draft.dtype(0))
         elif draft.opset >= 12:
-            draft.put("Einsum", (draft.input(0), draft.input(2)), out, equation=_JOIN)
+            draft.add_node("Einsum", (draft.input(0), draft.input(2)), out, equation=_JOIN)
         elif query is not None and value is not None:
-            draft.put_filled_tensor((*query[:2], value[2]), out, draft.dtype(0))
+            draft.add_filled_tensor((*query[:2], value[2]), out, draft.dtype(0))
         _write_present_states(draft, past, past_length, (query, key, value), heads)
 
     return write
@@ -114,12 +116,12 @@ def write_group_query_attention(draft: Draft) -> None:
     heads, kv_heads = draft.integer("num_heads"), draft.integer("kv_num_heads")
     every = heads if draft.input(1) else heads + 2 * kv_heads
     if draft.input(1):
-        draft.put("Identity", (draft.input(0),), draft.output(0))
+        draft.add_node("Identity", (draft.input(0),), draft.output(0))
     elif past is not None and len(past) == 4:
-        columns = draft.put_filled_tensor((every * past[3], heads * past[3]))
-        draft.put("MatMul", (draft.input(0), columns), draft.output(0))
+        columns = draft.add_filled_tensor((every * past[3], heads * past[3]))
+        draft.add_node("MatMul", (draft.input(0), columns), draft.output(0))
     elif query is not None and every > 0:
-        draft.put_filled_tensor(
+        draft.add_filled_tensor(
             (*query[:-1], query[-1] // every * heads), draft.output(0), draft.dtype(0)
         )
     if query is None or len(query) != 3 or every <= 0 or (draft.input(3) and past is None):
@@ -131,7 +133,7 @@ def write_group_query_attention(draft: Draft) -> None:
     for index in (1, 2):
         if draft.output(index):
             dims = (query[0], kv_heads, length, past[3] if past else query[2] // every)
-            draft.put_filled_tensor(dims, draft.output(index), kind)
+            draft.add_filled_tensor(dims, draft.output(index), kind)
 
 
 def write_paged_attention(draft: Draft) -> None:
@@ -140,10 +142,10 @@ def write_paged_attention(draft: Draft) -> None:
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
     if query is not None and every > 0:
         depth = draft.integer("v_head_size") or query[-1] // every
-        draft.put_filled_tensor((*query[:-1], heads * depth), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*query[:-1], heads * depth), draft.output(0), draft.dtype(0))
     for index, source in ((1, 3), (2, 4)):
         if draft.output(index) and draft.input(source):
-            draft.put("Identity", (draft.input(source),), draft.output(index))
+            draft.add_node("Identity", (draft.input(source),), draft.output(index))
 
 
 def write_packed_multi_head(draft: Draft) -> None:
@@ -152,7 +154,7 @@ def write_packed_multi_head(draft: Draft) -> None:
     if query is None:
         return
     width = value[-1] if value is not None else query[-1] * draft.integer("num_heads")
-    draft.put_filled_tensor((query[0], width), draft.output(0), draft.dtype(0))
+    draft.add_filled_tensor((query[0], width), draft.output(0), draft.dtype(0))
 
 
 def write_linear_attention(draft: Draft) -> None:
@@ -160,10 +162,10 @@ def write_linear_attention(draft: Draft) -> None:
     heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
     query, value = draft.shape(0), draft.shape(2)
     if heads <= kv_heads:
-        draft.put("Identity", (draft.input(2),), draft.output(0))
+        draft.add_node("Identity", (draft.input(2),), draft.output(0))
     elif value is not None and kv_heads > 0:
         width = value[-1] // kv_heads * heads
-        draft.put_filled_tensor((*value[:2], width), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*value[:2], width), draft.output(0), draft.dtype(0))
     if query is None or value is None or heads <= 0 or kv_heads <= 0:
         return
     if not draft.integer("state_window"):
@@ -176,8 +178,8 @@ WRITERS: Mapping[str, Callable[[Draft], None]] = {
         ("Attention", "DecoderMaskedSelfAttention", "PackedAttention"), attention_writer()
     ),
     "QAttention": attention_writer(scale=3),
-    "MultiHeadAttention": multi_head(past=6, past_length=8),
-    "DecoderMaskedMultiHeadAttention": multi_head(past=5, past_length=7),
+    "MultiHeadAttention": multi_head_writer(past=6, past_length=8),
+    "DecoderMaskedMultiHeadAttention": multi_head_writer(past=5, past_length=7),
     **dict.fromkeys(("GroupQueryAttention", "SparseAttention"), write_group_query_attention),
     "PagedAttention": write_paged_attention,
     "PackedMultiHeadAttention": write_packed_multi_head,
@@ -195,24 +197,24 @@ _THEN, _ELSE = "then_branch", "else_branch"
 _GRAPH = 5
 
 
-def flex_attention(draft: Draft) -> None:
+def write_flex_attention(draft: Draft) -> None:
     """Add nodes with FlexAttention's output shape, [B, Hq, L, Dv], and with its bodies."""
     query, key, value = (draft.shape(i) for i in (0, 1, 2))
     if query is None or key is None or value is None:
         return
     if not len(query) == len(key) == len(value) == 4:
         return
-    draft.put_filled_tensor((*query[:3], value[3]), draft.output(0), draft.dtype(0))
+    draft.add_filled_tensor((*query[:3], value[3]), draft.output(0), draft.dtype(0))
     kind = draft.integer("softmax_precision") or (11 if draft.dtype(0) == 11 else 1)
     for attribute in draft.node.attribute:
         if attribute.name in BODIES and len(attribute.g.input) == 1:
-            scores = draft.put_filled_tensor((*query[:3], key[2]), dtype=kind)
-            _branch(draft, attribute, scores)
+            scores = draft.add_filled_tensor((*query[:3], key[2]), dtype=kind)
+            _write_score_branches(draft, attribute, scores)
 
 
-def _branch(draft: Draft, attribute: Any, scores: str) -> None:
+def _write_score_branches(draft: Draft, attribute: Any, scores: str) -> None:
     """Add an If with the body in an attribute of FlexAttention as its branches, for inference."""
-    result = draft.put("If", (draft.put_filled_tensor((), dtype=BOOL),))
+    result = draft.add_node("If", (draft.add_filled_tensor((), dtype=BOOL),))
     stand_in = draft.nodes[-1]
     stand_in.name = attribute.name
     for name in (_THEN, _ELSE):

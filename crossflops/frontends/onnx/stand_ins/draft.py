@@ -61,7 +61,7 @@ class Draft:
         """Return the node's attribute of this name, a list of integers, or () if it is not set."""
         return tuple(self._attributes[name].ints) if name in self._attributes else ()
 
-    def length(self, name: str) -> int:
+    def list_length(self, name: str) -> int:
         """Return the number of items in the node's list attribute, or 0 if it is not set."""
         attribute = self._attributes.get(name)
         return (
@@ -70,33 +70,35 @@ class Draft:
             else len(attribute.ints) + len(attribute.floats) + len(attribute.strings)
         )
 
-    def put(self, op: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
+    def add_node(self, op: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
         """Add a substitute node; return the name of its output: `output`, or a new name."""
         node = type(self.node)()
         node.op_type = op
         node.input.extend(inputs)
-        result = output or self._fresh()
+        result = output or self._unused_value_name()
         node.output.append(result)
         for name, value in attrs.items():
             _write_attribute_value(node.attribute.add(name=name), value)
         self.nodes.append(node)
         return result
 
-    def take_over(self, op: str, inputs: Sequence[str], output: str, names: Sequence[str]) -> str:
+    def add_node_with_attributes(
+        self, op: str, inputs: Sequence[str], output: str, names: Sequence[str]
+    ) -> str:
         """Add a substitute node with some attributes of the node; return its output's name."""
-        result = self.put(op, inputs, output)
+        result = self.add_node(op, inputs, output)
         for name in names:
             if name in self._attributes:
                 self.nodes[-1].attribute.add().CopyFrom(self._attributes[name])
         return result
 
-    def more_outputs(self, names: Sequence[str]) -> None:
+    def add_outputs(self, names: Sequence[str]) -> None:
         """Add outputs with these names to the substitute node that was added last."""
         self.nodes[-1].output.extend(names)
 
-    def ints(self, values: Sequence[int]) -> str:
+    def add_integers(self, values: Sequence[int]) -> str:
         """Add a constant vector of integers, and return its name."""
-        name = self.put("Constant", ())
+        name = self.add_node("Constant", ())
         attribute = self.nodes[-1].attribute.add(name="value")
         attribute.type = _TENSOR
         attribute.t.data_type = INT64
@@ -104,16 +106,18 @@ class Draft:
         attribute.t.int64_data.extend(values)
         return name
 
-    def put_filled_tensor(self, dims: Sequence[int], output: str = "", dtype: int = FLOAT) -> str:
+    def add_filled_tensor(self, dims: Sequence[int], output: str = "", dtype: int = FLOAT) -> str:
         """Add a tensor of this shape and element type, and return its name."""
-        result = self.put("ConstantOfShape", (self.ints(dims),), output if dtype == FLOAT else "")
-        return result if dtype == FLOAT else self.put("Cast", (result,), output, to=dtype)
+        result = self.add_node(
+            "ConstantOfShape", (self.add_integers(dims),), output if dtype == FLOAT else ""
+        )
+        return result if dtype == FLOAT else self.add_node("Cast", (result,), output, to=dtype)
 
-    def cast(self, name: str, output: str, dtype: int) -> str:
+    def add_cast(self, name: str, output: str, dtype: int) -> str:
         """Add a Cast of a value to an element type, and return the name of its result."""
-        return self.put("Cast", (name,), output, to=dtype)
+        return self.add_node("Cast", (name,), output, to=dtype)
 
-    def _fresh(self) -> str:
+    def _unused_value_name(self) -> str:
         """Return a value name that is not used yet."""
         result = next((str(name) for name in self.node.output if name), "")
         name = f"{result}#{len(self.made)}"

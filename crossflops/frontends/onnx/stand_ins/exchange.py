@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 from crossflops.frontends.onnx.inference import infer_onnx_shapes as infer_onnx
 from crossflops.frontends.onnx.stand_ins import (
     attention,
-    foreign,
-    has_foreign_operator,
+    has_operator_without_inference,
+    lacks_onnx_inference,
     oldest,
-    opset_of,
     others,
     products,
+    substitute_opset,
     training,
 )
 from crossflops.frontends.onnx.stand_ins.attention import copy_branch_shapes
@@ -20,8 +20,8 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT32, Draft, Types
 from crossflops.frontends.onnx.types import (
     graph_value_types,
     is_tensor_type,
+    remove_shape,
     shape_from_proto,
-    unset,
 )
 from crossflops.load.order import node_subgraphs
 
@@ -35,8 +35,8 @@ def infer_with_stand_ins(model: Any, strict: bool = True) -> Any:
     A stand-in may need the results of the inference before: it is repeated while that changes
     anything. Raises NormalizeError as ONNX's inference does.
     """
-    version = opset_of(model)
-    if not has_foreign_operator(model.graph, version):
+    version = substitute_opset(model)
+    if not has_operator_without_inference(model.graph, version):
         return infer_onnx(model, strict)
     if not any(not opset.domain for opset in model.opset_import):
         # nodes of ai.onnx.ml alone, and the stand-ins are of ai.onnx
@@ -48,13 +48,13 @@ def infer_with_stand_ins(model: Any, strict: bool = True) -> Any:
     drafts: list[bytes] | None = None
     for _ in range(_RUNS):
         exchange = _Exchange(version)
-        exchange.plan(model.graph, {})
+        exchange.plan_substitutes(model.graph, {})
         if exchange.drafts == drafts:
             break
-        exchange.put_in()
+        exchange.insert_substitutes()
         inferred = infer_onnx(model, strict)
-        exchange.take_out(model.graph, inferred=False)
-        exchange.take_out(inferred.graph, inferred=True)
+        exchange.restore_originals(model.graph, inferred=False)
+        exchange.restore_originals(inferred.graph, inferred=True)
         model, drafts = inferred, exchange.drafts
     return model
 
@@ -70,16 +70,16 @@ class _Exchange:
         self.originals: list[Any] = []
         self.drafts: list[bytes] = []
 
-    def plan(self, graph: Any, outer: Types) -> None:
+    def plan_substitutes(self, graph: Any, outer: Types) -> None:
         """Write substitutes for the nodes of a graph, also in bodies, that ONNX cannot infer."""
         types: Mapping[str, Any] = {**outer, **graph_value_types(graph)}
         stand_ins: list[Any] = []
         changed = False
         for node in graph.node:
-            draft = self._draft(graph, node, types)
+            draft = self._draft_substitutes(graph, node, types)
             if draft is None:
                 for body in node_subgraphs(node):
-                    self.plan(body, types)
+                    self.plan_substitutes(body, types)
                 stand_ins.append(node)
                 continue
             changed = True
@@ -90,28 +90,28 @@ class _Exchange:
             self._made.update(draft.made)
             stand_ins += draft.nodes
         if changed:
-            _forget_parts(
+            _remove_partial_shapes(
                 graph, {name for stand_in in stand_ins for name in stand_in.output if name}
             )
             self._plans.append((graph, stand_ins))
 
-    def put_in(self) -> None:
+    def insert_substitutes(self) -> None:
         """Replace the nodes in the planned graphs by their substitutes, in place."""
         for graph, nodes in self._plans:
             _replace_graph_nodes(graph, nodes)
 
-    def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
+    def _draft_substitutes(self, graph: Any, node: Any, types: Types) -> Draft | None:
         """Return the substitutes for a node, or None if it needs none or too little is known."""
-        if not foreign(node.domain, node.op_type, self._opset):
+        if not lacks_onnx_inference(node.domain, node.op_type, self._opset):
             return None
         draft = Draft(graph, node, types, self._opset)
         try:
-            stand_in(draft)
+            write_substitutes(draft)
         except (ArithmeticError, LookupError, ValueError):
             return None  # sizes that cannot be: the rule of the operator says so
         return draft if draft.nodes else None
 
-    def take_out(self, graph: Any, inferred: bool) -> None:
+    def restore_originals(self, graph: Any, inferred: bool) -> None:
         """Replace the substitutes in a graph by the original nodes, in place."""
         kept_nodes: list[Any] = []
         back: set[int] = set()
@@ -122,7 +122,7 @@ class _Exchange:
             )
             if index is None:
                 for body in node_subgraphs(node):
-                    self.take_out(body, inferred)
+                    self.restore_originals(body, inferred)
                 kept_nodes.append(node)
                 continue
             changed = True
@@ -141,7 +141,7 @@ class _Exchange:
             graph.value_info.extend(kept)
 
 
-def _forget_parts(graph: Any, names: set[str]) -> None:
+def _remove_partial_shapes(graph: Any, names: set[str]) -> None:
     """Remove the declared shapes of these values in which some sizes are unknown, in place."""
     for value in (*graph.value_info, *graph.output):
         known = value.name in names and is_tensor_type(value.type)
@@ -150,7 +150,7 @@ def _forget_parts(graph: Any, names: set[str]) -> None:
             and value.type.tensor_type.HasField("shape")
             and shape_from_proto(value.type) is None
         ):
-            unset(value.type)
+            remove_shape(value.type)
 
 
 def _copy_message(proto: Any) -> Any:
@@ -202,14 +202,14 @@ def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
     """Add an Identity for each (output, input) pair, so that both have the same shape."""
     for index, source in pairs:
         if draft.output(index) and draft.input(source):
-            draft.put("Identity", (draft.input(source),), draft.output(index))
+            draft.add_node("Identity", (draft.input(source),), draft.output(index))
     if draft.node.op_type == "BiasDropout" and draft.output(1):
-        draft.cast(draft.input(0), draft.output(1), BOOL)
+        draft.add_cast(draft.input(0), draft.output(1), BOOL)
     if draft.node.op_type.endswith("LayerNormalization"):
-        _statistics(draft)
+        _write_norm_statistics(draft)
 
 
-def _statistics(draft: Draft) -> None:
+def _write_norm_statistics(draft: Draft) -> None:
     """Add the mean and deviation outputs of a layer normalization: one number for each group."""
     dims = draft.shape(0)
     axis = draft.integer("axis", -1)
@@ -218,30 +218,30 @@ def _statistics(draft: Draft) -> None:
     groups = [1 if index >= axis % len(dims) else size for index, size in enumerate(dims)]
     for index in (1, 2):
         if draft.output(index):
-            draft.put_filled_tensor(groups, draft.output(index))
+            draft.add_filled_tensor(groups, draft.output(index))
 
 
-def mul_integer(draft: Draft) -> None:
+def write_mul_integer(draft: Draft) -> None:
     """Add nodes with the output shape of MulInteger: inputs 0 and 2 broadcast, as int32."""
-    operands = [draft.cast(draft.input(i), "", INT32) for i in (0, 2)]
-    draft.put("Mul", operands, draft.output(0))
+    operands = [draft.add_cast(draft.input(i), "", INT32) for i in (0, 2)]
+    draft.add_node("Mul", operands, draft.output(0))
 
 
-def qlinear_where(draft: Draft) -> None:
+def write_qlinear_where(draft: Draft) -> None:
     """Add nodes with the output shape of QLinearWhere: inputs 0 (condition), 1 and 4 broadcast."""
-    draft.put("Where", [draft.input(i) for i in (0, 1, 4)], draft.output(0))
+    draft.add_node("Where", [draft.input(i) for i in (0, 1, 4)], draft.output(0))
 
 
-def qlinear_concat(draft: Draft) -> None:
+def write_qlinear_concat(draft: Draft) -> None:
     """Add nodes with QLinearConcat's output shape: every third input from the third on is data."""
     data = list(draft.node.input)[2::3]
-    draft.put("Concat", data, draft.output(0), axis=draft.integer("axis"))
+    draft.add_node("Concat", data, draft.output(0), axis=draft.integer("axis"))
 
 
-def bias_split_gelu(draft: Draft) -> None:
+def write_bias_split_gelu(draft: Draft) -> None:
     """Add nodes with the output shape of BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
     if (dims := draft.shape(0)) is not None:
-        draft.put_filled_tensor((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
 
 
 def write_quantized_reduction(draft: Draft) -> None:
@@ -254,60 +254,64 @@ def write_quantized_reduction(draft: Draft) -> None:
     shape = [1 if axis in gone else size for axis, size in enumerate(dims)]
     left = shape if kept else [size for axis, size in enumerate(dims) if axis not in gone]
     integers = draft.node.op_type == "ReduceSumInteger"
-    draft.put_filled_tensor(left, draft.output(0), INT32 if integers else draft.dtype(0))
+    draft.add_filled_tensor(left, draft.output(0), INT32 if integers else draft.dtype(0))
 
 
-def quantize(draft: Draft) -> None:
+def write_quantize(draft: Draft) -> None:
     """Add nodes with the output shape of QuantizeLinear, in the dtype of its zero point."""
-    draft.cast(draft.input(0), draft.output(0), draft.dtype(2, 2))
+    draft.add_cast(draft.input(0), draft.output(0), draft.dtype(2, 2))
 
 
-def dequantize(draft: Draft) -> None:
+def write_dequantize(draft: Draft) -> None:
     """Add nodes with the output shape of DequantizeLinear, in the dtype of its scale."""
-    draft.cast(draft.input(0), draft.output(0), draft.dtype(1))
+    draft.add_cast(draft.input(0), draft.output(0), draft.dtype(1))
 
 
-def embedding(draft: Draft) -> None:
+def write_embedding(draft: Draft) -> None:
     """Add nodes with EmbedLayerNormalization's output shapes: [B, S, H], mask_index [B]."""
-    table = draft.put("Gather", (draft.input(2), draft.input(0)), axis=0)
+    table = draft.add_node("Gather", (draft.input(2), draft.input(0)), axis=0)
     quantized = draft.node.op_type.startswith("Q")
     for index in (0, 2):
         if draft.output(index):
             kind = draft.dtype(8 if quantized else 2)
-            draft.cast(table, draft.output(index), kind)
+            draft.add_cast(table, draft.output(index), kind)
     dims = draft.shape(0)
     if draft.output(1) and dims is not None:
-        draft.put_filled_tensor(dims[:1], draft.output(1), INT32)
+        draft.add_filled_tensor(dims[:1], draft.output(1), INT32)
 
 
-def gather_quantized(draft: Draft) -> None:
+def write_gather_quantized(draft: Draft) -> None:
     """Add nodes with GatherBlockQuantized's output shape; a byte holds 8 / bits elements."""
     dims = draft.shape(0)
     if dims is None:
         return
     packed = 8 // draft.integer("bits", 4) if draft.dtype(0) == 2 else 1
-    table = draft.put_filled_tensor((*dims[:-1], dims[-1] * packed), dtype=draft.dtype(2))
+    table = draft.add_filled_tensor((*dims[:-1], dims[-1] * packed), dtype=draft.dtype(2))
     axis = draft.integer("gather_axis")
-    draft.put("Gather", (table, draft.input(1)), draft.output(0), axis=axis)
+    draft.add_node("Gather", (table, draft.input(1)), draft.output(0), axis=axis)
 
 
-def torch_embedding(draft: Draft) -> None:
+def write_torch_embedding(draft: Draft) -> None:
     """Add nodes with the output shape of TorchEmbedding: rows of the weight (input 0)."""
-    draft.put("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
+    draft.add_node("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
 
 
 def write_quantized_lstm(draft: Draft) -> None:
     """Add nodes with the output shapes of DynamicQuantizeLSTM: those of an LSTM."""
-    first = draft.put("Identity", (draft.input(0),))
+    first = draft.add_node("Identity", (draft.input(0),))
     names = ("hidden_size", "direction")
-    draft.take_over("LSTM", (first, draft.input(1), draft.input(2)), draft.output(0), names)
-    draft.more_outputs([draft.output(i) for i in (1, 2) if i < len(draft.node.output)])
+    draft.add_node_with_attributes(
+        "LSTM", (first, draft.input(1), draft.input(2)), draft.output(0), names
+    )
+    draft.add_outputs([draft.output(i) for i in (1, 2) if i < len(draft.node.output)])
 
 
 def write_onnx_operator(draft: Draft) -> None:
     """Add the node itself as an operator of ai.onnx: GatherND, Pad or Range of onnxruntime."""
     names = [attribute.name for attribute in draft.node.attribute]
-    draft.take_over(draft.node.op_type, list(draft.node.input), draft.output(0), names)
+    draft.add_node_with_attributes(
+        draft.node.op_type, list(draft.node.input), draft.output(0), names
+    )
 
 
 _WRITERS: Mapping[str, Writer] = MappingProxyType(
@@ -316,24 +320,24 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
         **products.WRITERS,
         **others.WRITERS,
         **training.WRITERS,
-        "FlexAttention": attention.flex_attention,
-        "MulInteger": mul_integer,
-        "QLinearWhere": qlinear_where,
-        "QLinearConcat": qlinear_concat,
-        "BiasSplitGelu": bias_split_gelu,
+        "FlexAttention": attention.write_flex_attention,
+        "MulInteger": write_mul_integer,
+        "QLinearWhere": write_qlinear_where,
+        "QLinearConcat": write_qlinear_concat,
+        "BiasSplitGelu": write_bias_split_gelu,
         **dict.fromkeys(("QLinearReduceMean", "ReduceSumInteger"), write_quantized_reduction),
-        "QuantizeLinear": quantize,
-        "DequantizeLinear": dequantize,
-        **dict.fromkeys(("EmbedLayerNormalization", "QEmbedLayerNormalization"), embedding),
-        "GatherBlockQuantized": gather_quantized,
-        "TorchEmbedding": torch_embedding,
+        "QuantizeLinear": write_quantize,
+        "DequantizeLinear": write_dequantize,
+        **dict.fromkeys(("EmbedLayerNormalization", "QEmbedLayerNormalization"), write_embedding),
+        "GatherBlockQuantized": write_gather_quantized,
+        "TorchEmbedding": write_torch_embedding,
         "DynamicQuantizeLSTM": write_quantized_lstm,
         **dict.fromkeys(("GatherND", "Pad", "Range"), write_onnx_operator),
     }
 )
 
 
-def stand_in(draft: Draft) -> None:
+def write_substitutes(draft: Draft) -> None:
     """Add the substitutes for the draft's node, if its operator and enough shapes are known."""
     name = draft.node.op_type
     if draft.node.domain == "ai.onnx.ml":
@@ -345,6 +349,6 @@ def stand_in(draft: Draft) -> None:
         _write_identities(draft, _SAME[name])
     elif name in _BROADCAST:
         left, right = _BROADCAST[name]
-        draft.put("Add", (draft.input(left), draft.input(right)), draft.output(0))
+        draft.add_node("Add", (draft.input(left), draft.input(right)), draft.output(0))
     elif name in _WRITERS:
         _WRITERS[name](draft)

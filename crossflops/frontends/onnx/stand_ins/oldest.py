@@ -13,40 +13,40 @@ from crossflops.load.payload import ELEMENT_TYPES
 _KINDS = {name: number for number, name in ELEMENT_TYPES.items()} | {"float": 1, "double": 11}
 
 
-def put_shape(draft: Draft, index: int, dims: Sequence[int]) -> None:
+def write_output_shape(draft: Draft, index: int, dims: Sequence[int]) -> None:
     """Add a tensor of this shape, in the dtype of input 0, as the node's output at `index`."""
     if draft.output(index):
         kind = draft.dtype(0)
-        draft.put("RandomNormal", (), draft.output(index), shape=tuple(dims), dtype=kind)
+        draft.add_node("RandomNormal", (), draft.output(index), shape=tuple(dims), dtype=kind)
 
 
 def write_like_first_input(draft: Draft) -> None:
     """Add an Identity of input 0: the output has its shape."""
-    draft.put("Identity", (draft.input(0),), draft.output(0))
+    draft.add_node("Identity", (draft.input(0),), draft.output(0))
 
 
 def write_old_dropout(draft: Draft) -> None:
     """Add nodes with the output shapes of Dropout: result and mask are like the input."""
     for index in (0, 1):
         if draft.output(index):
-            draft.put("Identity", (draft.input(0),), draft.output(index))
+            draft.add_node("Identity", (draft.input(0),), draft.output(index))
 
 
-def batch_normalization(draft: Draft) -> None:
+def write_old_batch_normalization(draft: Draft) -> None:
     """Add nodes with the output shapes of BatchNormalization: the result, and its statistics."""
     for index, source in ((0, 0), (1, 3), (2, 4), (3, 3), (4, 4)):
         if draft.output(index) and draft.input(source):
-            draft.put("Identity", (draft.input(source),), draft.output(index))
+            draft.add_node("Identity", (draft.input(source),), draft.output(index))
 
 
 def write_old_cast(draft: Draft) -> None:
     """Add nodes with the output shape of Cast, whose attribute `to` is the name of a dtype."""
     dims, kind = draft.shape(0), _KINDS.get(draft.text("to").lower(), 0)
     if dims is not None and kind:
-        draft.put("RandomNormal", (), draft.output(0), shape=dims, dtype=kind)
+        draft.add_node("RandomNormal", (), draft.output(0), shape=dims, dtype=kind)
 
 
-def concat(draft: Draft) -> None:
+def write_old_concat(draft: Draft) -> None:
     """Add nodes with the output shape of Concat, which is along axis 1 by default."""
     parts = [draft.shape(index) for index in range(len(draft.node.input))]
     known = [part for part in parts if part is not None]
@@ -54,7 +54,7 @@ def concat(draft: Draft) -> None:
     if len(known) == len(parts) and known and axis < len(known[0]):
         dims = list(known[0])
         dims[axis] = sum(part[axis] for part in known)
-        put_shape(draft, 0, dims)
+        write_output_shape(draft, 0, dims)
 
 
 def write_old_gemm(draft: Draft) -> None:
@@ -62,18 +62,18 @@ def write_old_gemm(draft: Draft) -> None:
     left, right = draft.shape(0), draft.shape(1)
     if left and right and len(left) == len(right) == 2:
         rows = left[1 if draft.integer("transA") else 0]
-        put_shape(draft, 0, (rows, right[0 if draft.integer("transB") else 1]))
+        write_output_shape(draft, 0, (rows, right[0 if draft.integer("transB") else 1]))
 
 
-def global_pool(draft: Draft) -> None:
+def write_old_global_pool(draft: Draft) -> None:
     """Add nodes with the output shape of GlobalLpPool: each spatial size is 1."""
-    draft.put("GlobalMaxPool", (draft.input(0),), draft.output(0))
+    draft.add_node("GlobalMaxPool", (draft.input(0),), draft.output(0))
 
 
 def write_old_lp_pool(draft: Draft) -> None:
     """Add nodes with the output shape of LpPool: that of a MaxPool."""
     names = ("auto_pad", "kernel_shape", "pads", "strides")
-    draft.take_over("MaxPool", (draft.input(0),), draft.output(0), names)
+    draft.add_node_with_attributes("MaxPool", (draft.input(0),), draft.output(0), names)
 
 
 def write_old_recurrent(draft: Draft) -> None:
@@ -84,9 +84,9 @@ def write_old_recurrent(draft: Draft) -> None:
     data, weight = draft.shape(0), draft.shape(2)
     if data and weight and len(data) == len(weight) == 3:
         state = (weight[0], data[1], weight[2])
-        put_shape(draft, 0, (data[0], *state))
-        put_shape(draft, 1, state)
-        put_shape(draft, 2, state)
+        write_output_shape(draft, 0, (data[0], *state))
+        write_output_shape(draft, 1, state)
+        write_output_shape(draft, 2, state)
 
 
 def write_old_pad(draft: Draft) -> None:
@@ -94,7 +94,7 @@ def write_old_pad(draft: Draft) -> None:
     dims, pads = draft.shape(0), draft.integers("paddings") or draft.integers("pads")
     if dims is not None and len(pads) == 2 * len(dims):
         both = zip(dims, pads, pads[len(dims) :], strict=False)
-        put_shape(draft, 0, [size + before + behind for size, before, behind in both])
+        write_output_shape(draft, 0, [size + before + behind for size, before, behind in both])
 
 
 def write_old_reshape(draft: Draft) -> None:
@@ -114,7 +114,7 @@ def write_old_reshape(draft: Draft) -> None:
         if not rest or count % rest:
             return
         requested[requested.index(-1)] = count // rest
-    put_shape(draft, 0, requested)
+    write_output_shape(draft, 0, requested)
 
 
 def write_old_split(draft: Draft) -> None:
@@ -128,7 +128,7 @@ def write_old_split(draft: Draft) -> None:
     for index, part in enumerate(parts[:count]):
         shape = list(dims)
         shape[axis] = part
-        put_shape(draft, index, shape)
+        write_output_shape(draft, index, shape)
 
 
 def write_old_tile(draft: Draft) -> None:
@@ -142,7 +142,7 @@ def write_old_tile(draft: Draft) -> None:
         return
     sizes = list(dims)
     sizes[axis] *= times
-    put_shape(draft, 0, sizes)
+    write_output_shape(draft, 0, sizes)
 
 
 def _constant_input_number(draft: Draft, index: int) -> int | None:
@@ -167,7 +167,7 @@ def write_old_upsample(draft: Draft) -> None:
     dims = draft.shape(0)
     if dims is not None and len(dims) == 4:
         high, wide = draft.number("height_scale", 1.0), draft.number("width_scale", 1.0)
-        put_shape(draft, 0, (*dims[:2], int(dims[2] * high), int(dims[3] * wide)))
+        write_output_shape(draft, 0, (*dims[:2], int(dims[2] * high), int(dims[3] * wide)))
 
 
 WRITERS: Mapping[str, Callable[[Draft], None]] = {
@@ -179,13 +179,13 @@ WRITERS: Mapping[str, Callable[[Draft], None]] = {
         ),
         write_like_first_input,
     ),
-    "BatchNormalization": batch_normalization,
+    "BatchNormalization": write_old_batch_normalization,
     "Cast": write_old_cast,
-    "Concat": concat,
+    "Concat": write_old_concat,
     "Dropout": write_old_dropout,
     **dict.fromkeys(("GRU", "LSTM", "RNN"), write_old_recurrent),
     "Gemm": write_old_gemm,
-    "GlobalLpPool": global_pool,
+    "GlobalLpPool": write_old_global_pool,
     "LpPool": write_old_lp_pool,
     "Pad": write_old_pad,
     "Reshape": write_old_reshape,

@@ -6,17 +6,17 @@ from math import prod
 from crossflops.frontends.onnx.stand_ins.draft import BOOL, FLOAT, INT8, INT64, STRING, Draft
 
 
-def unfold(draft: Draft) -> None:
+def write_unfold(draft: Draft) -> None:
     """Add nodes with the output shape of UnfoldTensor: windows of `size` as a new last axis."""
     dims, size, step = draft.shape(0), draft.integer("size"), draft.integer("step", 1)
     dim = draft.integer("dim", -1)
     if dims is not None and -len(dims) <= dim < len(dims) and step > 0:
         left = list(dims)
         left[dim] = max((left[dim] - size) // step + 1, 0)
-        draft.put_filled_tensor((*left, size), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*left, size), draft.output(0), draft.dtype(0))
 
 
-def crop(draft: Draft) -> None:
+def write_crop(draft: Draft) -> None:
     """Add nodes with the output shape of Crop: [N, C, H, W] without its border, or `scale`.
 
     https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/crop.h
@@ -25,42 +25,42 @@ def crop(draft: Draft) -> None:
     if dims is not None and len(dims) == 4 and len(border) == 4:
         left, top, right, bottom = border
         size = scale or (dims[2] - top - bottom, dims[3] - left - right)
-        draft.put_filled_tensor((*dims[:2], *size), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*dims[:2], *size), draft.output(0), draft.dtype(0))
 
 
-def rfft(draft: Draft) -> None:
+def write_rfft(draft: Draft) -> None:
     """Add nodes with the output shape of Rfft: n real -> n // 2 + 1 complex elements, or n."""
     dims = draft.shape(0)
     if dims:
         last = dims[-1] // 2 + 1 if draft.integer("onesided", 1) else dims[-1]
-        draft.put_filled_tensor((*dims[:-1], last, 2), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*dims[:-1], last, 2), draft.output(0), draft.dtype(0))
 
 
-def irfft(draft: Draft) -> None:
+def write_irfft(draft: Draft) -> None:
     """Add nodes with the output shape of Irfft: m complex -> 2 * (m - 1) real elements, or m."""
     dims = draft.shape(0)
     if dims is not None and len(dims) >= 2:
         last = 2 * (dims[-2] - 1) if draft.integer("onesided", 1) else dims[-2]
-        draft.put_filled_tensor((*dims[:-2], last), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*dims[:-2], last), draft.output(0), draft.dtype(0))
 
 
 def write_pair_distances(draft: Draft) -> None:
     """Add nodes with the output shape of CDist: [M, K] and [N, K] -> [M, N]."""
     left, right = draft.shape(0), draft.shape(1)
     if left is not None and right is not None and len(left) == len(right) == 2:
-        draft.put_filled_tensor((left[0], right[0]), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((left[0], right[0]), draft.output(0), draft.dtype(0))
 
 
-def all_finite(draft: Draft) -> None:
+def write_all_finite(draft: Draft) -> None:
     """Add nodes with the output shape of IsAllFinite: one boolean."""
-    draft.put_filled_tensor((), draft.output(0), BOOL)
+    draft.add_filled_tensor((), draft.output(0), BOOL)
 
 
 def write_restored_padding(draft: Draft) -> None:
     """Add nodes with RestorePadding's output shape: [tokens, H], offsets [B, S] -> [B, S, H]."""
     tokens, offsets = draft.shape(0), draft.shape(1)
     if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
-        draft.put_filled_tensor((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
 
 
 def write_grid_sample(draft: Draft) -> None:
@@ -70,60 +70,60 @@ def write_grid_sample(draft: Draft) -> None:
         return
     last = draft.node.domain != "com.microsoft"
     dims = (data[0], *grid[1:-1], data[-1]) if last else (*data[:2], *grid[1:-1])
-    draft.put_filled_tensor(dims, draft.output(0), draft.dtype(0))
+    draft.add_filled_tensor(dims, draft.output(0), draft.dtype(0))
 
 
-def pre_mix(draft: Draft) -> None:
+def write_pre_mix(draft: Draft) -> None:
     """Add nodes with HyperConnectionPreMix's shape: [..., C, H] or [..., C * H] -> [..., H]."""
     dims, branches = draft.shape(0), draft.integer("num_branches")
     if dims is not None and len(dims) > 1:
         left = (*dims[:-1], dims[-1] // branches) if branches > 0 else (*dims[:-2], dims[-1])
-        draft.put_filled_tensor(left, draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor(left, draft.output(0), draft.dtype(0))
 
 
 def write_gated_delta_net(draft: Draft) -> None:
     """Add nodes with GatedDeltaNet's output shapes: the result, and the state [B, Hv, dv, dk]."""
     query, state = draft.shape(0), draft.shape(6)
     if draft.input(2):
-        draft.put("Identity", (draft.input(2),), draft.output(0))
+        draft.add_node("Identity", (draft.input(2),), draft.output(0))
     elif query is not None and state is not None:
-        draft.put_filled_tensor((*query[:-1], *state[1:3]), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*query[:-1], *state[1:3]), draft.output(0), draft.dtype(0))
     if draft.output(1) and draft.input(6):
-        draft.put("Identity", (draft.input(6),), draft.output(1))
+        draft.add_node("Identity", (draft.input(6),), draft.output(1))
 
 
 def write_order_quantization(draft: Draft) -> None:
     """Add a Cast to the output dtype of QuantizeWithOrder or DequantizeWithOrder."""
     there = draft.node.op_type == "QuantizeWithOrder"
-    draft.cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
+    draft.add_cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
 
 
-def state_of_convolution(draft: Draft) -> None:
+def write_conv_with_state(draft: Draft) -> None:
     """Add nodes with CausalConvWithState's output shapes: state [B, C, (k - 1) * dilation]."""
-    draft.put("Identity", (draft.input(0),), draft.output(0))
+    draft.add_node("Identity", (draft.input(0),), draft.output(0))
     dims, weight = draft.shape(0), draft.shape(1)
     if not draft.output(1) or dims is None or weight is None or draft.integer("state_window"):
         return
     steps = (weight[-1] - 1) * draft.integer("dilation", 1)
     if draft.integer("channels_last"):
-        draft.put_filled_tensor((dims[0], steps, *dims[2:]), draft.output(1), draft.dtype(0))
+        draft.add_filled_tensor((dims[0], steps, *dims[2:]), draft.output(1), draft.dtype(0))
     elif len(dims) == 3:
-        draft.put_filled_tensor((*dims[:2], steps), draft.output(1), draft.dtype(0))
+        draft.add_filled_tensor((*dims[:2], steps), draft.output(1), draft.dtype(0))
 
 
 _OTHERS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
-    "UnfoldTensor": unfold,
-    "Crop": crop,
-    "Rfft": rfft,
-    "Irfft": irfft,
+    "UnfoldTensor": write_unfold,
+    "Crop": write_crop,
+    "Rfft": write_rfft,
+    "Irfft": write_irfft,
     "CDist": write_pair_distances,
-    "IsAllFinite": all_finite,
+    "IsAllFinite": write_all_finite,
     "RestorePadding": write_restored_padding,
     "GridSample": write_grid_sample,
-    "HyperConnectionPreMix": pre_mix,
+    "HyperConnectionPreMix": write_pre_mix,
     "GatedDeltaNet": write_gated_delta_net,
     **dict.fromkeys(("QuantizeWithOrder", "DequantizeWithOrder"), write_order_quantization),
-    "CausalConvWithState": state_of_convolution,
+    "CausalConvWithState": write_conv_with_state,
 }
 
 
@@ -143,11 +143,11 @@ def _write_filled_output(
     if not output:
         return
     if draft.opset >= _FIRST_OF_SHAPE:
-        draft.put_filled_tensor(dims, output, dtype)
+        draft.add_filled_tensor(dims, output, dtype)
     elif dtype == FLOAT:
-        draft.put("RandomNormal", (), output, shape=tuple(dims))
+        draft.add_node("RandomNormal", (), output, shape=tuple(dims))
     else:
-        draft.cast(draft.put("RandomNormal", (), shape=tuple(dims)), output, dtype)
+        draft.add_cast(draft.add_node("RandomNormal", (), shape=tuple(dims)), output, dtype)
 
 
 def _sample_row_count(draft: Draft) -> int | None:
@@ -161,9 +161,9 @@ def _sample_row_count(draft: Draft) -> int | None:
 def write_ml_elementwise(draft: Draft) -> None:
     """Add nodes with the output shape of an elementwise operator of ai.onnx.ml."""
     if draft.node.op_type in ("Scaler", "Normalizer"):
-        draft.cast(draft.input(0), draft.output(0), FLOAT)
+        draft.add_cast(draft.input(0), draft.output(0), FLOAT)
     else:
-        draft.put("Identity", (draft.input(0),), draft.output(0))
+        draft.add_node("Identity", (draft.input(0),), draft.output(0))
 
 
 def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]:
@@ -175,9 +175,9 @@ def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]
         if rows is not None:
             _write_filled_output(draft, 0, (rows, targets(draft)))
         elif draft.shape(0) is None:  # any column, so many times: floats of the shape to come
-            first = draft.cast(draft.input(0), "", FLOAT)
-            indices = draft.ints((0,) * targets(draft))
-            draft.put("Gather", (first, indices), draft.output(0), axis=1)
+            first = draft.add_cast(draft.input(0), "", FLOAT)
+            indices = draft.add_integers((0,) * targets(draft))
+            draft.add_node("Gather", (first, indices), draft.output(0), axis=1)
 
     return write
 
@@ -188,8 +188,8 @@ def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], 
     def write(draft: Draft) -> None:
         """Add nodes with the shapes of a classifier's labels (rows,) and scores (rows, scores)."""
         rows = _sample_row_count(draft)
-        texts = draft.length("classlabels_strings")
-        numbers = draft.length("classlabels_ints") or draft.length("classlabels_int64s")
+        texts = draft.list_length("classlabels_strings")
+        numbers = draft.list_length("classlabels_ints") or draft.list_length("classlabels_int64s")
         if rows is None or not texts + numbers:
             return
         _write_filled_output(draft, 0, (rows,), STRING if texts else INT64)
@@ -198,28 +198,28 @@ def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], 
     return write
 
 
-def _decisions(draft: Draft, classes: int) -> int:
+def _svm_score_count(draft: Draft, classes: int) -> int:
     """Return the number of an SVMClassifier's scores: one per class, or per pair of classes."""
-    pairs = draft.integers("vectors_per_class") and not draft.length("prob_a")
+    pairs = draft.integers("vectors_per_class") and not draft.list_length("prob_a")
     return classes * (classes - 1) // 2 if pairs and classes > 2 else classes
 
 
-def vectorizer(draft: Draft) -> None:
+def write_vectorizer(draft: Draft) -> None:
     """Add nodes with the output shape of FeatureVectorizer: the columns of all inputs."""
-    parts = [draft.cast(name, "", FLOAT) for name in draft.node.input]
-    draft.put("Concat", parts, draft.output(0), axis=1)
+    parts = [draft.add_cast(name, "", FLOAT) for name in draft.node.input]
+    draft.add_node("Concat", parts, draft.output(0), axis=1)
 
 
-def extractor(draft: Draft) -> None:
+def write_extractor(draft: Draft) -> None:
     """Add nodes with ArrayFeatureExtractor's output shape: chosen elements of the last axis."""
     dims, indices = draft.shape(0), draft.shape(1)
     if dims and indices is not None:
         _write_filled_output(draft, 0, (*(dims[:-1] or (1,)), prod(indices)), draft.dtype(0))
     elif dims:
-        flat = draft.put("Reshape", (draft.input(1), draft.ints((-1,))))
-        gathered = draft.put("Gather", (draft.input(0), flat), axis=len(dims) - 1)
-        shape = draft.ints((*(dims[:-1] or (1,)), -1))
-        draft.put("Reshape", (gathered, shape), draft.output(0))
+        flat = draft.add_node("Reshape", (draft.input(1), draft.add_integers((-1,))))
+        gathered = draft.add_node("Gather", (draft.input(0), flat), axis=len(dims) - 1)
+        shape = draft.add_integers((*(dims[:-1] or (1,)), -1))
+        draft.add_node("Reshape", (gathered, shape), draft.output(0))
 
 
 _ML_WRITERS: Mapping[str, Callable[[Draft], None]] = {
@@ -227,12 +227,12 @@ _ML_WRITERS: Mapping[str, Callable[[Draft], None]] = {
     "LinearRegressor": regressor_writer(lambda draft: draft.integer("targets", 1)),
     "SVMRegressor": regressor_writer(lambda draft: 1),
     "TreeEnsembleRegressor": regressor_writer(lambda draft: draft.integer("n_targets", 1)),
-    "SVMClassifier": classifier_writer(_decisions),
+    "SVMClassifier": classifier_writer(_svm_score_count),
     **dict.fromkeys(
         ("LinearClassifier", "TreeEnsembleClassifier"), classifier_writer(lambda _, n: n)
     ),
-    "FeatureVectorizer": vectorizer,
-    "ArrayFeatureExtractor": extractor,
+    "FeatureVectorizer": write_vectorizer,
+    "ArrayFeatureExtractor": write_extractor,
 }
 
 

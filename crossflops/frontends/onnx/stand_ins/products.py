@@ -5,17 +5,17 @@ from collections.abc import Callable, Mapping
 from crossflops.frontends.onnx.stand_ins.draft import INT32, Draft
 
 
-def _matmul_operand(draft: Draft, index: int, which: str) -> str | None:
+def _matmul_operand(draft: Draft, index: int, side: str) -> str | None:
     """Return the name of an input transposed as a MatMul needs it, or None if that is unknown."""
     name = draft.input(index)
-    last, batch = draft.integer(f"trans{which}"), draft.integer(f"transBatch{which}")
+    last, batch = draft.integer(f"trans{side}"), draft.integer(f"transBatch{side}")
     if not last and not batch:
         return name
     dims = draft.shape(index)
     if dims is None:
         if batch or draft.opset < 12:
             return None
-        return draft.put("Einsum", (name,), equation="...ij->...ji")
+        return draft.add_node("Einsum", (name,), equation="...ij->...ji")
     if len(dims) < 2:
         return name
     order = list(range(len(dims)))
@@ -23,7 +23,7 @@ def _matmul_operand(draft: Draft, index: int, which: str) -> str | None:
         order = [*order[1:-1], order[0], order[-1]]
     if last:
         order[-2:] = reversed(order[-2:])
-    return draft.put("Transpose", (name,), perm=order)
+    return draft.add_node("Transpose", (name,), perm=order)
 
 
 def write_fused_matmul(draft: Draft) -> None:
@@ -32,7 +32,7 @@ def write_fused_matmul(draft: Draft) -> None:
     if left is None or right is None:
         draft.nodes.clear()
         return
-    draft.put("MatMul", (left, right), draft.output(0))
+    draft.add_node("MatMul", (left, right), draft.output(0))
 
 
 def matmul_writer(
@@ -44,9 +44,9 @@ def matmul_writer(
         """Add a MatMul with the output shape and element type of the draft's node."""
         operands = (draft.input(0), draft.input(right))
         if dtype is None:
-            draft.put("MatMul", operands, draft.output(0))
+            draft.add_node("MatMul", operands, draft.output(0))
         else:
-            draft.cast(draft.put("MatMul", operands), draft.output(0), dtype(draft))
+            draft.add_cast(draft.add_node("MatMul", operands), draft.output(0), dtype(draft))
 
     return write
 
@@ -58,26 +58,26 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
         """Add a MatMul for each output, with weights whose sizes are attributes of the node."""
         for index, width in enumerate(widths):
             if draft.output(index):
-                weights = draft.put_filled_tensor((draft.integer(depth), draft.integer(width)))
-                draft.put("MatMul", (draft.input(0), weights), draft.output(index))
+                weights = draft.add_filled_tensor((draft.integer(depth), draft.integer(width)))
+                draft.add_node("MatMul", (draft.input(0), weights), draft.output(index))
         if draft.output(len(widths)):
-            draft.put("Identity", (draft.input(0),), draft.output(len(widths)))
+            draft.add_node("Identity", (draft.input(0),), draft.output(len(widths)))
 
     return write
 
 
-def bnb4(draft: Draft) -> None:
+def write_bnb4_matmul(draft: Draft) -> None:
     """Add nodes with the output shape of MatMulBnb4; its weights are [N, K] by default."""
     sizes = (draft.integer("K"), draft.integer("N"))
-    weights = draft.put_filled_tensor(sizes if draft.integer("transB", 1) else sizes[::-1])
-    draft.put("MatMul", (draft.input(0), weights), draft.output(0))
+    weights = draft.add_filled_tensor(sizes if draft.integer("transB", 1) else sizes[::-1])
+    draft.add_node("MatMul", (draft.input(0), weights), draft.output(0))
 
 
-def rows_of_weights(draft: Draft) -> None:
+def write_block_quantized_matmul(draft: Draft) -> None:
     """Add nodes with MatMulBlockQuantized*'s output shape: [..., K] and [N, K] -> [..., N]."""
     dims, weights = draft.shape(0), draft.shape(1)
     if dims is not None and weights is not None:
-        draft.put_filled_tensor((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
 
 
 def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draft], None]:
@@ -85,9 +85,9 @@ def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callabl
 
     def write(draft: Draft) -> None:
         """Add a Gemm with the output shape and element type of the draft's node."""
-        operands = [draft.cast(draft.input(i), "", 1) for i in (left, right)]
-        product = draft.take_over("Gemm", operands, "", ("transA", "transB"))
-        draft.cast(product, draft.output(0), dtype(draft))
+        operands = [draft.add_cast(draft.input(i), "", 1) for i in (left, right)]
+        product = draft.add_node_with_attributes("Gemm", operands, "", ("transA", "transB"))
+        draft.add_cast(product, draft.output(0), dtype(draft))
 
     return write
 
@@ -113,9 +113,10 @@ _PRODUCTS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
     "MatMulNBits": nbits_matmul_writer("K", "N"),
     "MatMulNBitsMlp": nbits_matmul_writer("K", "N"),
     "MatMulNBitsQkv": nbits_matmul_writer("K", "Nq", "Nkv", "Nkv"),
-    "MatMulBnb4": bnb4,
+    "MatMulBnb4": write_bnb4_matmul,
     **dict.fromkeys(
-        ("MatMulBlockQuantizedFp8Weight", "MatMulBlockQuantizedFp4Weight"), rows_of_weights
+        ("MatMulBlockQuantizedFp8Weight", "MatMulBlockQuantizedFp4Weight"),
+        write_block_quantized_matmul,
     ),
     "FusedGemm": gemm_writer(0, 1, _input_dtype_reader(0)),
     "GemmFloat8": gemm_writer(0, 1, lambda draft: draft.integer("dtype", 1)),
@@ -155,19 +156,21 @@ def _window_writer(
         turned = draft.integer("channels_last") != 0 if last is None else last
         turned = turned or draft.node.domain == _NHWC
         if turned:
-            data = draft.put("Transpose", (data,), perm=(0, indices + 1, *range(1, indices + 1)))
+            data = draft.add_node(
+                "Transpose", (data,), perm=(0, indices + 1, *range(1, indices + 1))
+            )
         operands = (data,) if weight is None else (data, draft.input(weight))
         if not turned:
-            draft.take_over(op, operands, draft.output(0), names)
+            draft.add_node_with_attributes(op, operands, draft.output(0), names)
             return
-        result = draft.take_over(op, operands, "", names)
+        result = draft.add_node_with_attributes(op, operands, "", names)
         order = (0, *range(2, indices + 2), 1)
-        draft.put("Transpose", (result,), draft.output(0), perm=order)
+        draft.add_node("Transpose", (result,), draft.output(0), perm=order)
 
     return write
 
 
-def nhwc_conv(draft: Draft) -> None:
+def write_nhwc_conv(draft: Draft) -> None:
     """Add a Conv between transposes with the output shape of NhwcConv, for both weight layouts."""
     data, weight = draft.shape(0), draft.shape(1)
     turned = draft.input(1)
@@ -176,16 +179,16 @@ def nhwc_conv(draft: Draft) -> None:
         inside = weight[-1] * draft.integer("group", 1)
         if inside == data[-1] and kernel in ((), window):
             order = (0, len(weight) - 1, *range(1, len(weight) - 1))
-            turned = draft.put("Transpose", (turned,), perm=order)
+            turned = draft.add_node("Transpose", (turned,), perm=order)
     indices = _spatial_rank(draft, 1)
-    first = draft.put(
+    first = draft.add_node(
         "Transpose", (draft.input(0),), perm=(0, indices + 1, *range(1, indices + 1))
     )
-    result = draft.take_over("Conv", (first, turned), "", _CONV)
-    draft.put("Transpose", (result,), draft.output(0), perm=(0, *range(2, indices + 2), 1))
+    result = draft.add_node_with_attributes("Conv", (first, turned), "", _CONV)
+    draft.add_node("Transpose", (result,), draft.output(0), perm=(0, *range(2, indices + 2), 1))
 
 
-def reorder_input(draft: Draft) -> None:
+def write_reorder_input(draft: Draft) -> None:
     """Add nodes with ReorderInput's output shape: [N, C, H, W] with C padded for its Conv.
 
     Without a convolution the channels must fill their blocks, whose length depends on the
@@ -199,7 +202,7 @@ def reorder_input(draft: Draft) -> None:
     indices = dims[1:-1] if last else dims[2:]
     taken = _convolution_channels(draft) or (channels if channels % _BLOCK == 0 else None)
     if taken is not None:
-        draft.put_filled_tensor((dims[0], taken, *indices), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((dims[0], taken, *indices), draft.output(0), draft.dtype(0))
 
 
 def _convolution_channels(draft: Draft) -> int | None:
@@ -215,17 +218,17 @@ def _convolution_channels(draft: Draft) -> int | None:
     return None
 
 
-def reorder_output(draft: Draft) -> None:
+def write_reorder_output(draft: Draft) -> None:
     """Add nodes with ReorderOutput's output shape: `channels` of the padded channels."""
-    ends = draft.ints((draft.integer("channels"),))
-    operands = (draft.input(0), draft.ints((0,)), ends, draft.ints((1,)))
+    ends = draft.add_integers((draft.integer("channels"),))
+    operands = (draft.input(0), draft.add_integers((0,)), ends, draft.add_integers((1,)))
     if not draft.integer("channels_last"):
-        draft.put("Slice", operands, draft.output(0))
+        draft.add_node("Slice", operands, draft.output(0))
         return
     dims = draft.shape(0)
     indices = len(dims) - 2 if dims is not None else 2
     order = (0, *range(2, indices + 2), 1)
-    draft.put("Transpose", (draft.put("Slice", operands),), draft.output(0), perm=order)
+    draft.add_node("Transpose", (draft.add_node("Slice", operands),), draft.output(0), perm=order)
 
 
 def write_blocked_upsample(draft: Draft) -> None:
@@ -233,27 +236,27 @@ def write_blocked_upsample(draft: Draft) -> None:
     dims, scales = draft.shape(0), draft.integers("scales")
     if dims is not None and len(dims) == len(scales):
         sizes = [size * scale for size, scale in zip(dims, scales, strict=True)]
-        draft.put_filled_tensor(sizes, draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor(sizes, draft.output(0), draft.dtype(0))
 
 
 def write_same_as_input(draft: Draft) -> None:
     """Add an Identity of input 0, for normalizations whose output has its shape."""
-    draft.put("Identity", (draft.input(0),), draft.output(0))
+    draft.add_node("Identity", (draft.input(0),), draft.output(0))
 
 
 def write_channels_last_depth(draft: Draft) -> None:
     """Add a channels-last DepthToSpace or SpaceToDepth: ai.onnx's, between transposes."""
-    data = draft.put("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
+    data = draft.add_node("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
     names = ("blocksize", "mode")
-    result = draft.take_over(draft.node.op_type, (data,), "", names)
-    draft.put("Transpose", (result,), draft.output(0), perm=(0, 2, 3, 1))
+    result = draft.add_node_with_attributes(draft.node.op_type, (data,), "", names)
+    draft.add_node("Transpose", (result,), draft.output(0), perm=(0, 2, 3, 1))
 
 
 _LAYOUT_WRITERS: Mapping[str, Callable[[Draft], None]] = {
     "FusedConv": _window_writer("Conv", _CONV, weight=1, last=False),
     "Conv": _window_writer("Conv", _CONV, weight=1, last=False),
     "NhwcFusedConv": _window_writer("Conv", _CONV, weight=1, last=True),
-    "NhwcConv": nhwc_conv,
+    "NhwcConv": write_nhwc_conv,
     "QLinearConv": _window_writer("Conv", _CONV, weight=3),
     "ConvTranspose": _window_writer("ConvTranspose", _TRANSPOSED, weight=1, last=False),
     "QLinearConvTranspose": _window_writer("ConvTranspose", _TRANSPOSED, weight=3, last=False),
@@ -268,8 +271,8 @@ _LAYOUT_WRITERS: Mapping[str, Callable[[Draft], None]] = {
         name: _window_writer(name, (), last=False)
         for name in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
     },
-    "ReorderInput": reorder_input,
-    "ReorderOutput": reorder_output,
+    "ReorderInput": write_reorder_input,
+    "ReorderOutput": write_reorder_output,
     "Upsample": write_blocked_upsample,
     **dict.fromkeys(("BatchNormalization", "InstanceNormalization", "LRN"), write_same_as_input),
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), write_channels_last_depth),

@@ -12,7 +12,7 @@ def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
         """Add an Identity for each output, of the input whose shape it has."""
         for index, source in enumerate(sources):
             if source is not None and draft.output(index) and draft.input(source):
-                draft.put("Identity", (draft.input(source),), draft.output(index))
+                draft.add_node("Identity", (draft.input(source),), draft.output(index))
 
     return write
 
@@ -22,7 +22,7 @@ def write_convolution_gradient(draft: Draft) -> None:
     writer_like_inputs(1, 2)(draft)
     dims = draft.shape(0)
     if draft.output(2) and dims is not None and len(dims) > 1:
-        draft.put_filled_tensor((dims[1],), draft.output(2), draft.dtype(0))
+        draft.add_filled_tensor((dims[1],), draft.output(2), draft.dtype(0))
 
 
 def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
@@ -30,8 +30,8 @@ def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
 
     def write(draft: Draft) -> None:
         """Add a tensor whose shape is the value of an input, in the dtype of the gradient."""
-        filled = draft.put("ConstantOfShape", (draft.input(index),))
-        draft.cast(filled, draft.output(0), draft.dtype(gradient))
+        filled = draft.add_node("ConstantOfShape", (draft.input(index),))
+        draft.add_cast(filled, draft.output(0), draft.dtype(gradient))
 
     return write
 
@@ -41,11 +41,11 @@ def write_training_loss(draft: Draft) -> None:
     if draft.text("reduction") == "none":
         labels = draft.shape(1)
         if labels is not None:
-            draft.put_filled_tensor(labels, draft.output(0), draft.dtype(0))
+            draft.add_filled_tensor(labels, draft.output(0), draft.dtype(0))
     else:
-        draft.put_filled_tensor((), draft.output(0), draft.dtype(0))
+        draft.add_filled_tensor((), draft.output(0), draft.dtype(0))
     if draft.output(1):
-        draft.put("Identity", (draft.input(0),), draft.output(1))
+        draft.add_node("Identity", (draft.input(0),), draft.output(1))
 
 
 def write_training_sum(draft: Draft) -> None:
@@ -53,24 +53,24 @@ def write_training_sum(draft: Draft) -> None:
     names = ("keepdims", "noop_with_empty_axes")
     inputs = [name for name in draft.node.input if name]
     if draft.opset >= 13:
-        draft.take_over("ReduceSum", inputs, draft.output(0), names)
+        draft.add_node_with_attributes("ReduceSum", inputs, draft.output(0), names)
 
 
 def write_training_concat(draft: Draft) -> None:
     """Add nodes with ConcatTraining's output shapes: the whole, and a length for each part."""
-    draft.take_over("Concat", list(draft.node.input), draft.output(0), ("axis",))
+    draft.add_node_with_attributes("Concat", list(draft.node.input), draft.output(0), ("axis",))
     if draft.output(1):
-        draft.put_filled_tensor((len(draft.node.input),), draft.output(1), INT64)
+        draft.add_filled_tensor((len(draft.node.input),), draft.output(1), INT64)
 
 
 def write_training_split(draft: Draft) -> None:
     """Add nodes with the output shapes of SplitTraining: Split of opset 13 or later."""
     if draft.opset >= 13:
-        draft.take_over("Split", list(draft.node.input), draft.output(0), ("axis",))
-        draft.more_outputs(list(draft.node.output)[1:])
+        draft.add_node_with_attributes("Split", list(draft.node.input), draft.output(0), ("axis",))
+        draft.add_outputs(list(draft.node.output)[1:])
 
 
-def moments(draft: Draft) -> None:
+def write_lamb_optimizer(draft: Draft) -> None:
     """Add nodes with LambOptimizer's output shapes: the step, and each tensor as its input."""
     writer_like_inputs(4, *range(5, len(draft.node.input)))(draft)
 
@@ -79,22 +79,22 @@ def write_mixed_precision_scale(draft: Draft) -> None:
     """Add nodes with MixedPrecisionScale's output shapes: each tensor, in the dtype `to`."""
     for index in range(len(draft.node.output)):
         if draft.output(index) and not draft.integer("fuse_outputs"):
-            draft.cast(draft.input(index + 1), draft.output(index), draft.integer("to", 1))
+            draft.add_cast(draft.input(index + 1), draft.output(index), draft.integer("to", 1))
 
 
-def scalar(draft: Draft) -> None:
+def write_single_number(draft: Draft) -> None:
     """Add a tensor of one number as the output, in the dtype of input 0."""
-    draft.put_filled_tensor((), draft.output(0), draft.dtype(0))
+    draft.add_filled_tensor((), draft.output(0), draft.dtype(0))
 
 
-def truth(draft: Draft) -> None:
+def write_is_finite(draft: Draft) -> None:
     """Add nodes with the output shape of IsFinite: a boolean for each element."""
-    draft.cast(draft.input(0), draft.output(0), BOOL)
+    draft.add_cast(draft.input(0), draft.output(0), BOOL)
 
 
 def write_gradient_accumulator(draft: Draft) -> None:
     """Add nodes with InPlaceAccumulatorV2's output shapes: a boolean, and the buffer."""
-    draft.put_filled_tensor((1,), draft.output(0), BOOL)
+    draft.add_filled_tensor((1,), draft.output(0), BOOL)
     writer_like_inputs(None, 0)(draft)
 
 
@@ -144,9 +144,9 @@ WRITERS: Mapping[str, Callable[[Draft], None]] = {
     "SplitTraining": write_training_split,
     "SGDOptimizer": writer_like_inputs(1, 2),
     "AdamOptimizer": writer_like_inputs(1, 4, 5, 2, 3, 6),
-    "LambOptimizer": moments,
+    "LambOptimizer": write_lamb_optimizer,
     "MixedPrecisionScale": write_mixed_precision_scale,
-    **dict.fromkeys(("ReduceAllL2", "All"), scalar),
-    "IsFinite": truth,
+    **dict.fromkeys(("ReduceAllL2", "All"), write_single_number),
+    "IsFinite": write_is_finite,
     "InPlaceAccumulatorV2": write_gradient_accumulator,
 }

@@ -12,7 +12,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute, patching_items
+from crossflops.patches.patching import (
+    original_attribute,
+    patch_owner,
+    patching_attribute,
+    patching_items,
+)
 
 
 class _OperatorKernels(NamedTuple):
@@ -44,26 +49,26 @@ class CompositeKernels:
         self._fake_rules: Mapping[Any, Any] = {}
 
     @contextmanager
-    def used(self) -> Iterator[None]:
+    def decomposing_with_cached_kernels(self) -> Iterator[None]:
         """Make PyTorch decompose programs by this table inside the block, with kernels that are
         cached.
         """
         index = inventory.COMPOSITE_KERNELS
-        library = owner_of(index)
-        override = original(library, "_override_composite_implicit_decomp", index)
-        split = original(library, "_split_decomp_table_to_cia_and_python_decomp", index)
+        library = patch_owner(index)
+        override = original_attribute(library, "_override_composite_implicit_decomp", index)
+        split = original_attribute(library, "_split_decomp_table_to_cia_and_python_decomp", index)
 
-        def replace(composite: Mapping[Any, Any]) -> Any:
+        def override_composite_kernels(composite: Mapping[Any, Any]) -> Any:
             """Return a context that gives composite operators other kernels: the cached ones for
             our own table.
             """
             if composite != self._composite:  # a program that another table takes apart
                 return override(composite)
-            if self._is_known():
-                return self._replacing_kernels()
-            return self._noting_kernels(override)
+            if self._are_cached_kernels_valid():
+                return self._setting_cached_kernels()
+            return self._caching_overridden_kernels(override)
 
-        def split_once(table: dict[Any, Any]) -> Any:
+        def split_decomposition_table(table: dict[Any, Any]) -> Any:
             """Return the composite and the plain decompositions of a table; for our own table they
             are cached.
             """
@@ -72,25 +77,30 @@ class CompositeKernels:
             return dict(self._composite), dict(self._plain)
 
         with (
-            patching_attribute(library, "_override_composite_implicit_decomp", replace, index),
             patching_attribute(
-                library, "_split_decomp_table_to_cia_and_python_decomp", split_once, index
+                library, "_override_composite_implicit_decomp", override_composite_kernels, index
+            ),
+            patching_attribute(
+                library,
+                "_split_decomp_table_to_cia_and_python_decomp",
+                split_decomposition_table,
+                index,
             ),
         ):
             yield
 
-    def _is_known(self) -> bool:
+    def _are_cached_kernels_valid(self) -> bool:
         """Return True if the kernels are cached and the usual ones have not changed since then."""
         return bool(self._kernels) and all(
             known.operator.py_kernels == known.usual for known in self._kernels
         )
 
     @contextmanager
-    def _noting_kernels(self, override: Callable[..., Any]) -> Iterator[None]:
+    def _caching_overridden_kernels(self, override: Callable[..., Any]) -> Iterator[None]:
         """Let PyTorch's `override` replace the kernels inside the block, and cache the kernels
         that it sets.
         """
-        rules = _fake_rules()
+        rules = _fake_tensor_functions()
         usual = {operator: dict(operator.py_kernels) for operator in self._composite}
         with override(dict(self._composite)):
             self._kernels = tuple(
@@ -103,28 +113,30 @@ class CompositeKernels:
             yield
 
     @contextmanager
-    def _replacing_kernels(self) -> Iterator[None]:
+    def _setting_cached_kernels(self) -> Iterator[None]:
         """Replace the kernels by the cached ones inside the block."""
         with ExitStack() as undo:
-            undo.callback(self._forget_dispatch)
+            undo.callback(self._clear_dispatch_caches)
             for known in self._kernels:
                 items = patching_items(
                     known.operator.py_kernels, known.replaced, inventory.COMPOSITE_KERNELS
                 )
                 undo.enter_context(items)
             undo.enter_context(
-                patching_items(_fake_rules(), self._fake_rules, inventory.COMPOSITE_KERNELS)
+                patching_items(
+                    _fake_tensor_functions(), self._fake_rules, inventory.COMPOSITE_KERNELS
+                )
             )
-            self._forget_dispatch()
+            self._clear_dispatch_caches()
             yield
 
-    def _forget_dispatch(self) -> None:
+    def _clear_dispatch_caches(self) -> None:
         """Clear the dispatch caches of the operators, so that they look up their kernels again."""
         for known in self._kernels:
             known.operator._dispatch_cache.clear()
 
 
-def _fake_rules() -> dict[Any, Any]:
+def _fake_tensor_functions() -> dict[Any, Any]:
     """Return PyTorch's table of the functions by which operators run on fake tensors."""
     from torch._subclasses.fake_impls import op_implementations_dict
 

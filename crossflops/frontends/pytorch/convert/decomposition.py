@@ -23,22 +23,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from crossflops.frontends.pytorch.convert.composite_kernels import CompositeKernels
-from crossflops.frontends.pytorch.convert.functionalization import FunctionalRun
+from crossflops.frontends.pytorch.convert.functionalization import FunctionalSequence
 from crossflops.frontends.pytorch.convert.operator_pieces import (
-    CallRun,
+    CallDecomposition,
+    CallSequence,
     NotUnderstoodError,
-    OperatorPiece,
     PieceOperand,
     PieceResult,
     PieceStep,
     Signature,
     TensorLayout,
-    call_run_signature,
+    call_sequence_signature,
     fake_tensor_layout,
+    is_in_place_operator_call,
     is_plain_operator,
-    is_writing,
+    layouts_of_nested_tensors,
     map_leaves,
-    nested_layouts,
     out_of_place_operator,
     storage_ids,
     tensor_from_layout,
@@ -46,15 +46,15 @@ from crossflops.frontends.pytorch.convert.operator_pieces import (
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.record.dropped_operators import (
     DroppedOperators,
-    first_name,
-    watch_dead,
+    observing_graphs_before_dead_nodes_go,
+    original_node_name,
 )
 from crossflops.frontends.pytorch.record.operators import (
     write_and_return_node,
     write_argument_nodes,
 )
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 if TYPE_CHECKING:
     from torch import fx
@@ -102,32 +102,34 @@ class Decomposer:
         self._composite, self._plain = composite, plain
         self._kernels = CompositeKernels(self._table, composite, plain)
         self._stays: dict[Any, bool] = {}
-        self._pieces: OrderedDict[Signature, OperatorPiece | None] = OrderedDict()
-        self._general: dict[Any, OperatorPiece] = {}
+        self._pieces: OrderedDict[Signature, CallDecomposition | None] = OrderedDict()
+        self._general: dict[Any, CallDecomposition] = {}
 
     def decompose(
-        self, program: "ExportedProgram", aside: Callable[[], AbstractContextManager[None]]
+        self,
+        program: "ExportedProgram",
+        conversion_context: Callable[[], AbstractContextManager[None]],
     ) -> "ExportedProgram":
         """Return the program with its operators replaced by cached decompositions. Raises
         NotUnderstoodError if that is not possible.
 
-        PyTorch's own decompositions run in the context `aside`.
+        PyTorch's own decompositions run in the context `conversion_context`.
         """
-        runs = list(self._runs(program))
-        with aside():
-            self._take_apart(runs)
-        return self._apply_pieces(program, runs)
+        runs = list(self._iterate_call_sequences(program))
+        with conversion_context():
+            self._cache_decompositions(runs)
+        return self._replace_by_decompositions(program, runs)
 
-    def _stays_whole(self, target: Any) -> bool:
+    def _is_operator_kept(self, target: Any) -> bool:
         """Return True if the decomposition keeps calls of the operator `target` as they are;
         cached.
         """
         known = self._stays.get(target)
         if known is None:
-            known = self._stays[target] = self._is_left(target)
+            known = self._stays[target] = self._has_no_decomposition(target)
         return known
 
-    def _is_left(self, target: Any) -> bool:
+    def _has_no_decomposition(self, target: Any) -> bool:
         """Return True if no decomposition rule would replace calls of the operator `target`."""
         from torch._export.utils import _is_cia_op, _special_op_to_preserve_cia
 
@@ -139,7 +141,7 @@ class Decomposer:
             return self._composite.get(target) is _special_op_to_preserve_cia
         return True
 
-    def _runs(self, program: "ExportedProgram") -> Iterator[CallRun]:
+    def _iterate_call_sequences(self, program: "ExportedProgram") -> Iterator[CallSequence]:
         """Yield the calls of a program in order, each as a run; calls that a write in place
         affects are one run.
         """
@@ -151,12 +153,12 @@ class Decomposer:
         while index < len(nodes):
             node, end = nodes[index], begins.get(index, index)
             if end > index:
-                yield _build_call_run(nodes[index : end + 1])
+                yield _build_call_sequence(nodes[index : end + 1])
             elif node.op == "call_function" and node.target is not operator.getitem:
-                yield self._call(node, writes)
+                yield self._single_call_sequence(node, writes)
             index = end + 1
 
-    def _call(self, node: "fx.Node", writes: "_Writes") -> CallRun:
+    def _single_call_sequence(self, node: "fx.Node", writes: "_Writes") -> CallSequence:
         """Return the call of an operator as a run of one node. Raises NotUnderstoodError for a
         node that calls no ATen operator.
         """
@@ -164,31 +166,34 @@ class Decomposer:
         if not is_plain_operator(target) and not _is_functional_extension(target):
             raise NotUnderstoodError(target)
         if target._schema.is_mutable:
-            written = writes.target_of(node)
+            written = writes.target_tensor_node(node)
             target = out_of_place_operator(target)
-        full = self._stays_whole(target)
+        full = self._is_operator_kept(target)
         if written is not None and full:
-            full = _has_same_layout(node, written)
+            full = _keeps_layout_out_of_place(node, written)
         operands = tuple(node.all_input_nodes)
         if str(target) in _POSITIONS:
-            known = (nested_layouts(node.meta["val"]), *call_run_signature((node,), (target,), ()))
-            return CallRun((node,), target, known, operands, (node,))
+            known = (
+                layouts_of_nested_tensors(node.meta["val"]),
+                *call_sequence_signature((node,), (target,), ()),
+            )
+            return CallSequence((node,), target, known, operands, (node,))
         if full:
-            nested_layouts(node.meta.get("val"))
-            return CallRun((node,), target, None, operands, (node,), written)
-        return CallRun(
+            layouts_of_nested_tensors(node.meta.get("val"))
+            return CallSequence((node,), target, None, operands, (node,), written)
+        return CallSequence(
             (node,),
             target,
-            call_run_signature((node,), (target,), ()),
+            call_sequence_signature((node,), (target,), ()),
             operands,
             (node,),
             written,
         )
 
-    def _take_apart(self, runs: Sequence[CallRun]) -> None:
+    def _cache_decompositions(self, runs: Sequence[CallSequence]) -> None:
         """Store in the cache the decompositions of these runs that are not in it yet."""
-        asked: dict[Signature, CallRun] = {}
-        similar: dict[Any, list[CallRun]] = {}  # behind the first of a kind, which is asked
+        asked: dict[Signature, CallSequence] = {}
+        similar: dict[Any, list[CallSequence]] = {}  # behind the first of a kind, which is asked
         for run in runs:
             if run.signature is None or run.signature in asked:
                 continue
@@ -196,96 +201,102 @@ class Decomposer:
                 self._pieces.move_to_end(run.signature)
                 continue
             if str(run.target) in _POSITIONS:
-                self._pieces[run.signature] = _build_positions_piece(run)
+                self._pieces[run.signature] = _decompose_to_axis_positions(run)
                 continue
-            kind = _call_run_kind(run)
+            kind = _call_sequence_kind(run)
             if kind in similar:
                 similar[kind].append(run)
             elif kind is not None and kind in self._general:
-                self._pieces[run.signature] = _specialize_piece(self._general[kind], run)
+                self._pieces[run.signature] = _specialize_decomposition(self._general[kind], run)
             else:
                 asked[run.signature] = run
                 if kind is not None:
                     similar[kind] = []
         several = {key: run for key, run in asked.items() if len(run.nodes) > 1}
-        self._ask({key: run for key, run in asked.items() if key not in several})
-        rest = self._functionalize(several)
+        self._decompose_by_pytorch({key: run for key, run in asked.items() if key not in several})
+        rest = self._cache_decompositions_of_long_sequences(several)
         for kind, others in similar.items():
             for run in others:
                 assert run.signature is not None
                 if kind in self._general:
-                    self._pieces[run.signature] = _specialize_piece(self._general[kind], run)
+                    self._pieces[run.signature] = _specialize_decomposition(
+                        self._general[kind], run
+                    )
                 else:
                     rest[run.signature] = run
-        self._ask(rest)
+        self._decompose_by_pytorch(rest)
         while len(self._pieces) > _KEPT_PIECES + len(runs):
             self._pieces.popitem(last=False)
 
-    def _functionalize(self, runs: Mapping[Signature, CallRun]) -> dict[Signature, CallRun]:
+    def _cache_decompositions_of_long_sequences(
+        self, runs: Mapping[Signature, CallSequence]
+    ) -> dict[Signature, CallSequence]:
         """Store in the cache the decompositions of runs of several calls, made of those of their
         single calls; return the runs for which that is not possible.
         """
-        rest: dict[Signature, CallRun] = {}
-        plans: dict[Signature, FunctionalRun] = {}
-        single: dict[Signature, CallRun] = {}
+        rest: dict[Signature, CallSequence] = {}
+        plans: dict[Signature, FunctionalSequence] = {}
+        single: dict[Signature, CallSequence] = {}
         for signature, run in runs.items():
             try:
-                plan = plans[signature] = FunctionalRun(run, self._stays_whole)
+                plan = plans[signature] = FunctionalSequence(run, self._is_operator_kept)
             except NotUnderstoodError as error:
                 _LOG.debug("PyTorch decomposes calls together: %s", error)
                 rest[signature] = run
             else:
-                single |= plan.single_calls()
-        self._ask({key: run for key, run in single.items() if key not in self._pieces})
+                single |= plan.single_call_sequences()
+        self._decompose_by_pytorch(
+            {key: run for key, run in single.items() if key not in self._pieces}
+        )
         for signature, plan in plans.items():
             try:
-                self._pieces[signature] = plan.build_piece(self._pieces)
+                self._pieces[signature] = plan.build_decomposition(self._pieces)
             except NotUnderstoodError as error:
                 _LOG.debug("PyTorch decomposes calls together: %s", error)
                 rest[signature] = runs[signature]
         return rest
 
-    def _ask(self, runs: Mapping[Signature, CallRun]) -> None:
+    def _decompose_by_pytorch(self, runs: Mapping[Signature, CallSequence]) -> None:
         """Let PyTorch decompose these runs, given by signature, and store the results in the
         cache.
         """
         if not runs:
             return
-        with self._kernels.used():
-            pieces = _operator_pieces([*runs.values()], self._table)
+        with self._kernels.decomposing_with_cached_kernels():
+            pieces = _decompose_sequences_by_table([*runs.values()], self._table)
         for (signature, run), piece in zip(runs.items(), pieces, strict=True):
             self._pieces[signature] = piece
-            kind = _call_run_kind(run)
+            kind = _call_sequence_kind(run)
             if kind is not None and piece is not None:
                 with suppress(NotUnderstoodError):
-                    self._general[kind] = _generalize_piece(piece, run)
+                    self._general[kind] = _generalize_decomposition(piece, run)
 
-    def _apply_pieces(
-        self, program: "ExportedProgram", runs: Sequence[CallRun]
+    def _replace_by_decompositions(
+        self, program: "ExportedProgram", runs: Sequence[CallSequence]
     ) -> "ExportedProgram":
         """Return the program with each run of calls replaced by the operators of its
         decomposition.
         """
         by_node = {run.nodes[-1]: run for run in runs}
         inside = {node for run in runs for node in run.nodes[:-1]}
-        stamp = _Stamp(program)
+        builder = _DecomposedGraphBuilder(program)
         for node in program.graph.nodes:
             if node.op == "placeholder":
-                stamp.add_placeholder(node)
+                builder.add_placeholder(node)
             elif node.op == "output":
-                stamp.add_output(node)
+                builder.add_output(node)
             elif node in by_node:
                 run = by_node[node]
                 if run.signature is None:
-                    stamp.add_whole(run)
+                    builder.add_kept_call(run)
                 else:
                     piece = self._pieces[run.signature]
                     if piece is None:
                         raise NotUnderstoodError(node.target)
-                    stamp.add_piece(run, piece)
+                    builder.add_decomposition(run, piece)
             elif node not in inside:
-                stamp.pick(node)
-        return stamp.program()
+                builder.add_getitem(node)
+        return builder.to_exported_program()
 
 
 # What is understood.
@@ -332,7 +343,7 @@ def _check_decomposable_program(program: "ExportedProgram") -> None:
             raise NotUnderstoodError(node.op)
 
 
-def _build_call_run(nodes: Sequence["fx.Node"]) -> CallRun:
+def _build_call_sequence(nodes: Sequence["fx.Node"]) -> CallSequence:
     """Return the run of nodes that are decomposed together. Raises NotUnderstoodError if a node is
     not the call of an ATen operator.
     """
@@ -348,24 +359,24 @@ def _build_call_run(nodes: Sequence["fx.Node"]) -> CallRun:
     outlets = tuple(node for node in nodes if any(user not in inside for user in node.users))
     if any(isinstance(node.meta.get("val"), list | tuple) for node in outlets):
         raise NotUnderstoodError("several results of a run")
-    signature = call_run_signature(nodes, [node.target for node in nodes], outlets)
-    return CallRun(tuple(nodes), None, signature, tuple(operands), outlets)
+    signature = call_sequence_signature(nodes, [node.target for node in nodes], outlets)
+    return CallSequence(tuple(nodes), None, signature, tuple(operands), outlets)
 
 
 # Pieces that hold for operands of all sizes.
 
 
-def _call_run_kind(run: CallRun) -> Any:
+def _call_sequence_kind(run: CallSequence) -> Any:
     """Return a key that calls have in common whose decompositions differ in sizes alone; None if
     there may be no other such call.
     """
     name = str(run.target)
-    if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
+    if name not in _OF_ALL_SIZES or run.written is not None or len(run.result_values) != 1:
         return None
     assert run.signature is not None
     (target, args, named), _, layouts = run.signature
-    result = fake_tensor_layout(run.values[0])
-    if not all(map(_is_in_rows, (*layouts, result))):
+    result = fake_tensor_layout(run.result_values[0])
+    if not all(map(_is_contiguous_layout, (*layouts, result))):
         return None
     if name == "aten.adaptive_avg_pool2d.default" and set(run.nodes[0].args[1]) != {1}:
         return None
@@ -373,10 +384,10 @@ def _call_run_kind(run: CallRun) -> Any:
         args = args[:2]  # what follows, or stands in a list, is there in the result alone
     shapes = [layout.shape for layout in (*layouts, result)]
     same = tuple(shapes.index(shape) for shape in shapes)
-    return target, args, named, tuple(map(_without_sizes, (*layouts, result))), same
+    return target, args, named, tuple(map(_layout_without_sizes, (*layouts, result))), same
 
 
-def _is_in_rows(layout: TensorLayout) -> bool:
+def _is_contiguous_layout(layout: TensorLayout) -> bool:
     """Return True if a tensor with this layout is not empty and is contiguous, the last axis the
     fastest.
     """
@@ -387,7 +398,7 @@ def _is_in_rows(layout: TensorLayout) -> bool:
     return expected > 0 and layout.stride == tuple(reversed(strides))
 
 
-def _without_sizes(layout: TensorLayout) -> Any:
+def _layout_without_sizes(layout: TensorLayout) -> Any:
     """Return the parts of a layout that do not depend on sizes: dtype, device, `requires_grad`,
     and True for each axis of size 1.
     """
@@ -395,22 +406,22 @@ def _without_sizes(layout: TensorLayout) -> Any:
     return layout.dtype, layout.device, layout.requires_grad, axes
 
 
-def _generalize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
+def _generalize_decomposition(piece: CallDecomposition, run: CallSequence) -> CallDecomposition:
     """Return a decomposition in which layouts and shapes are references to those of the operands
     or the result.
     """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
-    result = fake_tensor_layout(run.values[0])
+    result = fake_tensor_layout(run.result_values[0])
 
-    def like(layout: Any) -> Any:
+    def layout_reference(layout: Any) -> Any:
         """Return a reference to the operand or result that has this layout; for a tuple a tuple of
         them.
         """
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
-            return tuple(map(like, layout))
+            return tuple(map(layout_reference, layout))
         if layout in operands:
             return _Like(operands.index(layout))
         if layout == result:
@@ -435,20 +446,20 @@ def _generalize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
         step._replace(
             args=tuple(map(generalize_sizes, step.args)),
             kwargs={name: generalize_sizes(value) for name, value in step.kwargs.items()},
-            layout=like(step.layout),
+            layout=layout_reference(step.layout),
         )
         for step in piece.steps
     )
-    return piece._replace(steps=steps, layouts=tuple(map(like, piece.layouts)))
+    return piece._replace(steps=steps, layouts=tuple(map(layout_reference, piece.layouts)))
 
 
-def _specialize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
+def _specialize_decomposition(piece: CallDecomposition, run: CallSequence) -> CallDecomposition:
     """Return a generalized decomposition with its references replaced by the layouts and shapes of
     this run.
     """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
-    result = fake_tensor_layout(run.values[0])
+    result = fake_tensor_layout(run.result_values[0])
 
     def specialize_layout(layout: Any) -> Any:
         """Return the layout that a reference means in this run; for a tuple a tuple of them."""
@@ -482,7 +493,7 @@ def _specialize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
 _POSITIONS = {"aten.where.default", "aten.nonzero_numpy.default"}
 
 
-def _build_positions_piece(run: CallRun) -> OperatorPiece:
+def _decompose_to_axis_positions(run: CallSequence) -> CallDecomposition:
     """Return the decomposition of an operator that gives one tensor of positions for each axis:
     `nonzero`, split along its second axis. Raises NotUnderstoodError for a scalar.
 
@@ -491,7 +502,7 @@ def _build_positions_piece(run: CallRun) -> OperatorPiece:
     import torch
 
     aten = torch.ops.aten
-    layouts = tuple(map(fake_tensor_layout, run.values))
+    layouts = tuple(map(fake_tensor_layout, run.result_values))
     axes = len(run.operands[0].meta["val"].shape)
     if axes == 0 or axes != len(layouts):
         raise NotUnderstoodError(run.target)
@@ -509,7 +520,7 @@ def _build_positions_piece(run: CallRun) -> OperatorPiece:
         ),
     )
     results = tuple(PieceResult(2 + axis) for axis in range(axes))
-    return OperatorPiece(steps, results, layouts, False)
+    return CallDecomposition(steps, results, layouts, False)
 
 
 # Operators that give what lies in memory as their operands do, if these are all alike.
@@ -521,20 +532,22 @@ _ALIKE = {
 }  # fmt: skip
 
 
-def _has_same_layout(node: "fx.Node", written: "fx.Node") -> bool:
+def _keeps_layout_out_of_place(node: "fx.Node", written_node: "fx.Node") -> bool:
     """Return True if an out-of-place form of `node` returns a tensor with the memory layout of
-    `written`, the tensor that it writes in place.
+    `written_node`, the tensor that it writes in place.
     """
     if str(node.target).removeprefix("aten.") not in _ALIKE:
         return False
-    own = fake_tensor_layout(written.meta.get("val"))
+    own = fake_tensor_layout(written_node.meta.get("val"))
     others = (
-        fake_tensor_layout(at.meta.get("val")) for at in node.all_input_nodes if at is not written
+        fake_tensor_layout(at.meta.get("val"))
+        for at in node.all_input_nodes
+        if at is not written_node
     )
-    return _is_dense(own) and all(other == own for other in others)
+    return _is_dense_layout(own) and all(other == own for other in others)
 
 
-def _is_dense(layout: TensorLayout) -> bool:
+def _is_dense_layout(layout: TensorLayout) -> bool:
     """Return True if a tensor with this layout has neither gaps nor overlapping elements in
     memory.
     """
@@ -564,7 +577,7 @@ class _Writes:
         self._same: dict[Any, set[fx.Node]] = {}  # of each memory, the nodes that are all of it
         self._ranges: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._targets: dict[fx.Node, fx.Node] = {}
-        writing = [node for node in nodes if is_writing(node)]
+        writing = [node for node in nodes if is_in_place_operator_call(node)]
         if not writing:
             return
         for node in nodes:
@@ -574,9 +587,9 @@ class _Writes:
                 self._sharing.setdefault(memory, []).append(node)
         ranges: list[tuple[int, int]] = []
         for node in writing:
-            target = self._find_target(node)
+            target = self._find_target_tensor_node(node)
             if target is None:
-                ranges.append(self._range_of(node))
+                ranges.append(self._write_index_range(node))
             else:
                 self._targets[node] = target
         for begin, end in sorted(ranges):
@@ -585,11 +598,11 @@ class _Writes:
             else:
                 self.ranges.append((begin, end))
 
-    def target_of(self, node: "fx.Node") -> "fx.Node":
+    def target_tensor_node(self, node: "fx.Node") -> "fx.Node":
         """Return the node of the tensor that the operator of `node` writes in place."""
         return self._targets[node]
 
-    def _range_of(self, node: "fx.Node") -> tuple[int, int]:
+    def _write_index_range(self, node: "fx.Node") -> tuple[int, int]:
         """Return the indices of the first and the last node that the in-place write of `node`
         affects.
         """
@@ -599,17 +612,19 @@ class _Writes:
             for memory in storage_ids(at.meta.get("val"))
         )
         if memories not in self._ranges:
-            self._ranges[memories] = self._range_of_memories(node, memories)
+            self._ranges[memories] = self._memories_write_index_range(node, memories)
         begin, end = self._ranges[memories]
         return begin, max(end, self._position[node])
 
-    def _range_of_memories(self, node: "fx.Node", memories: tuple[Any, ...]) -> tuple[int, int]:
+    def _memories_write_index_range(
+        self, node: "fx.Node", memories: tuple[Any, ...]
+    ) -> tuple[int, int]:
         """Return the indices of the first and the last node that writes into these memories
         affect. Raises NotUnderstoodError if a result of the program has such a memory.
         """
         index = self._position
         shared = [other for memory in memories for other in self._sharing[memory]]
-        writing = [index[other] for other in shared if is_writing(other)]
+        writing = [index[other] for other in shared if is_in_place_operator_call(other)]
         if not writing or any(user.op == "output" for other in shared for user in other.users):
             raise NotUnderstoodError(node.target)  # PyTorch derives it where all is given
         last = max(writing)
@@ -622,7 +637,7 @@ class _Writes:
             )
         return min(index[other] for other in shared), max(ends)
 
-    def _find_target(self, node: "fx.Node") -> "fx.Node | None":
+    def _find_target_tensor_node(self, node: "fx.Node") -> "fx.Node | None":
         """Return the node of the tensor that `node` writes in place; None if a view of it may be
         read later.
         """
@@ -657,15 +672,15 @@ def _is_lifted_constant(node: "fx.Node") -> bool:
 _HANDING_ON = {"aten.dropout.default", "aten.contiguous.default"}
 
 
-def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
-    """Return the nodes whose tensor is the whole memory of the first node in `sharing`, not a view
+def _memory_sharing_nodes(nodes: Sequence["fx.Node"]) -> set["fx.Node"]:
+    """Return the nodes whose tensor is the whole memory of the first node in `nodes`, not a view
     of a part.
     """
-    first = sharing[0]
+    first = nodes[0]
     if isinstance(first.meta.get("val"), list | tuple):
         raise NotUnderstoodError("a write into one of several results")
     same = {first}
-    for node in sharing[1:]:
+    for node in nodes[1:]:
         handed_on = str(node.target) in _HANDING_ON and node.args[0] in same
         if handed_on or write_and_return_node(node) in same:
             same.add(node)
@@ -675,9 +690,9 @@ def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
 # A module of calls, which PyTorch takes apart.
 
 
-def _operator_pieces(
-    runs: Sequence[CallRun], table: Mapping[Any, Any]
-) -> list[OperatorPiece | None]:
+def _decompose_sequences_by_table(
+    runs: Sequence[CallSequence], table: Mapping[Any, Any]
+) -> list[CallDecomposition | None]:
     """Let PyTorch decompose the runs by `table`; return for each run its decomposition, None if it
     cannot be stored as operators.
     """
@@ -696,9 +711,9 @@ def _operator_pieces(
         for index, value in zip(indices, values, strict=True):
             index.meta["val"] = value
         provided.append(indices)
-    fakes = _Fakes(mode)
+    fakes = _FakeTensorCache(mode)
     made = [
-        _copy_run_calls(graph, run, operands, fakes)
+        _copy_calls_to_graph(graph, run, operands, fakes)
         for run, operands in zip(runs, provided, strict=True)
     ]
     flat = [result for copied in made for result in copied.results]
@@ -707,9 +722,9 @@ def _operator_pieces(
         graph, [index for indices in provided for index in indices], flat
     )
     traced = _TraceRecord()
-    with torch.no_grad(), traced.watching():
+    with torch.no_grad(), traced.recording_first_graph():
         separate = program.run_decompositions(dict(table))
-    return traced.pieces(separate, runs, provided, made)
+    return traced.decompositions_of_sequences(separate, runs, provided, made)
 
 
 class _CopiedCalls(NamedTuple):
@@ -719,7 +734,7 @@ class _CopiedCalls(NamedTuple):
     results: list["fx.Node"]
 
 
-class _Fakes:
+class _FakeTensorCache:
     """A cache of tensors without values, one for each layout."""
 
     def __init__(self, mode: Any) -> None:
@@ -741,8 +756,8 @@ class _Fakes:
         return self._known[layout]
 
 
-def _copy_run_calls(
-    graph: "fx.Graph", run: CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
+def _copy_calls_to_graph(
+    graph: "fx.Graph", run: CallSequence, operands: Sequence["fx.Node"], fakes: _FakeTensorCache
 ) -> _CopiedCalls:
     """Copy the calls of a run into an FX graph, with these nodes as operands; return names and
     results of the copies.
@@ -756,7 +771,7 @@ def _copy_run_calls(
         args, kwargs = map_arg(node.args, own.__getitem__), map_arg(node.kwargs, own.__getitem__)
         copied = graph.call_function(run.target or node.target, args, kwargs)
         value = node.meta.get("val")
-        copied.meta = {**meta, "val": fakes.tensor_with_layout(nested_layouts(value))}
+        copied.meta = {**meta, "val": fakes.tensor_with_layout(layouts_of_nested_tensors(value))}
         names.append(copied.name)
         own[node] = copied
     for node in run.outlets:
@@ -836,13 +851,13 @@ class _TraceRecord:
         self.nodes: list[_TracedNode] = []
         self.outputs: tuple[Any, ...] = ()
 
-    def watching(self) -> Any:
+    def recording_first_graph(self) -> Any:
         """Return a context that records the first decomposed graph before its dead nodes are
         removed.
         """
-        return watch_dead(self._note)
+        return observing_graphs_before_dead_nodes_go(self._record_first_graph)
 
-    def _note(self, graph: "fx.Graph") -> None:
+    def _record_first_graph(self, graph: "fx.Graph") -> None:
         """Record inputs, operator calls and outputs of a graph, if it is the first that PyTorch
         decomposed.
         """
@@ -854,19 +869,19 @@ class _TraceRecord:
         self.nodes = [
             _TracedNode(
                 node, node.target, node.args, node.kwargs,
-                first_name(node.meta["from_node"]) if node.meta.get("from_node") else "",
+                original_node_name(node.meta["from_node"]) if node.meta.get("from_node") else "",
                 node.meta.get("val"),
             )
             for node in nodes
         ]  # fmt: skip
 
-    def pieces(
+    def decompositions_of_sequences(
         self,
         separate: "ExportedProgram",
-        runs: Sequence[CallRun],
+        runs: Sequence[CallSequence],
         provided: Sequence[Sequence["fx.Node"]],
         made: Sequence[_CopiedCalls],
-    ) -> list[OperatorPiece | None]:
+    ) -> list[CallDecomposition | None]:
         """Return for each run its decomposition as the recorded graph has it; None if it cannot be
         stored.
         """
@@ -898,7 +913,7 @@ class _TraceRecord:
             self.outputs[len(self.outputs) - sum(len(copied.results) for copied in made) :]
         )
         inputs = iter(self.inputs)
-        pieces: list[OperatorPiece | None] = []
+        pieces: list[CallDecomposition | None] = []
         for number, (run, indices, copied, nodes) in enumerate(
             zip(runs, provided, made, by_run, strict=True)
         ):
@@ -907,18 +922,18 @@ class _TraceRecord:
             try:
                 if number in broken or any(index.name in written for index in indices):
                     raise NotUnderstoodError("a write into an operand")
-                pieces.append(_piece(run, nodes, operands, outputs))
+                pieces.append(_decomposition_from_traced_nodes(run, nodes, operands, outputs))
             except NotUnderstoodError:
                 pieces.append(None)
         return pieces
 
 
-def _piece(
-    run: CallRun,
+def _decomposition_from_traced_nodes(
+    run: CallSequence,
     nodes: Sequence[tuple[int, _TracedNode]],
     operands: dict["fx.Node", Any],
     outputs: list[Any],
-) -> OperatorPiece:
+) -> CallDecomposition:
     """Return the decomposition of a run of calls: the operators that were recorded in it, as steps
     that refer to operands and earlier steps, and which of them give `outputs`.
     """
@@ -926,7 +941,7 @@ def _piece(
 
     known: dict[fx.Node, Any] = dict(operands)
 
-    def piece_argument(argument: Any) -> Any:
+    def decomposition_argument(argument: Any) -> Any:
         """Return an argument of a recorded node with a tensor replaced by a reference to an
         operand or an earlier step.
         """
@@ -943,13 +958,15 @@ def _piece(
             raise NotUnderstoodError(node.target)
         known[node.node] = PieceResult(number)
         args, kwargs = (
-            map_leaves(node.args, piece_argument),
-            map_leaves(node.kwargs, piece_argument),
+            map_leaves(node.args, decomposition_argument),
+            map_leaves(node.kwargs, decomposition_argument),
         )
-        steps.append(PieceStep(origin, node.target, args, kwargs, nested_layouts(node.value)))
+        steps.append(
+            PieceStep(origin, node.target, args, kwargs, layouts_of_nested_tensors(node.value))
+        )
     assert run.signature is not None
     operand_layouts = run.signature[-1]
-    indices = tuple(map(piece_argument, outputs))
+    indices = tuple(map(decomposition_argument, outputs))
     layouts = tuple(
         operand_layouts[at.place] if isinstance(at, PieceOperand) else steps[at.step].layout
         for at in indices
@@ -958,13 +975,13 @@ def _piece(
     if len(layouts) != len(indices):
         raise NotUnderstoodError("a result that is no tensor")
     asks = any("strided" in str(step.target) for step in steps)  # where a tensor begins
-    return OperatorPiece(tuple(steps), indices, layouts, asks)
+    return CallDecomposition(tuple(steps), indices, layouts, asks)
 
 
 # The program, with the pieces put in.
 
 
-class _Stamp:
+class _DecomposedGraphBuilder:
     """A writer of the decomposed program: node after node, with the names that PyTorch's own trace
     gives.
 
@@ -980,7 +997,7 @@ class _Stamp:
         self._graph = torch.fx.Graph()
         self._cells: dict[fx.Node, list[Any]] = {}
         self._inputs: dict[fx.Node, str] = {}
-        self._fakes = _Fakes(_program_fake_mode(program))
+        self._fakes = _FakeTensorCache(_program_fake_mode(program))
 
     def add_placeholder(self, node: "fx.Node") -> None:
         """Add a copy of an input node of the program to the new graph."""
@@ -989,43 +1006,46 @@ class _Stamp:
         self._cells[node] = [own]
         self._inputs[own] = node.name
 
-    def pick(self, node: "fx.Node") -> None:
+    def add_getitem(self, node: "fx.Node") -> None:
         """Set the value of a `getitem` node in the new graph: one of several results of a call."""
-        several = self._value(node.args[0])
+        several = self._new_graph_node(node.args[0])
         if not isinstance(several, tuple):
             raise NotUnderstoodError("getitem")
         self._cells[node] = [several[node.args[1]]]
 
-    def add_whole(self, run: CallRun) -> None:
+    def add_kept_call(self, run: CallSequence) -> None:
         """Add the call of a run that the decomposition keeps as it is to the new graph."""
         (node,) = run.nodes
-        value, meta = node.meta.get("val"), _meta(node)
-        args, kwargs = self._with_stamp_values(node.args), self._with_stamp_values(node.kwargs)
-        own = self._add(run.target, args, kwargs, meta, value)
+        value, meta = node.meta.get("val"), _copy_node_metadata(node)
+        args, kwargs = (
+            self._with_new_graph_nodes(node.args),
+            self._with_new_graph_nodes(node.kwargs),
+        )
+        own = self._append_call(run.target, args, kwargs, meta, value)
         if not isinstance(value, list | tuple):
-            self._set(run, own)
+            self._set_call_value(run, own)
             return
         picked = [
-            self._add(operator.getitem, (own, index), {}, meta, item)
+            self._append_call(operator.getitem, (own, index), {}, meta, item)
             for index, item in enumerate(value)
         ]
-        self._set(run, tuple(picked))
+        self._set_call_value(run, tuple(picked))
 
-    def add_piece(self, run: CallRun, piece: OperatorPiece) -> None:
+    def add_decomposition(self, run: CallSequence, piece: CallDecomposition) -> None:
         """Add the operators of a run's decomposition to the new graph."""
-        values = run.values
+        values = run.result_values
         layouts = [at._replace(requires_grad=False) for at in piece.layouts]
         if list(map(fake_tensor_layout, values)) != layouts:
             raise NotUnderstoodError("a result that lies in another way")
         if piece.is_placed and any(at.meta["val"].storage_offset() for at in run.operands):
             raise NotUnderstoodError("a tensor that begins elsewhere")
-        operands = [self._value(at) for at in run.operands]
+        operands = [self._new_graph_node(at) for at in run.operands]
         made_of = zip(piece.results, values, strict=True)
         own = {at.step: value for at, value in made_of if isinstance(at, PieceResult)}
-        metas = [_meta(node) for node in run.nodes]
+        metas = [_copy_node_metadata(node) for node in run.nodes]
         made: list[fx.Node] = []
 
-        def stamp_argument(argument: Any) -> Any:
+        def to_new_graph_argument(argument: Any) -> Any:
             """Return the node of the new graph that a reference to an operand or a step means;
             another argument as it is.
             """
@@ -1035,12 +1055,12 @@ class _Stamp:
 
         for number, step in enumerate(piece.steps):
             args, kwargs = (
-                map_leaves(step.args, stamp_argument),
-                map_leaves(step.kwargs, stamp_argument),
+                map_leaves(step.args, to_new_graph_argument),
+                map_leaves(step.kwargs, to_new_graph_argument),
             )
             value = own[number] if number in own else self._fakes.tensor_with_layout(step.layout)
-            made.append(self._add(step.target, args, kwargs, metas[step.origin], value))
-        results = list(map(stamp_argument, piece.results))
+            made.append(self._append_call(step.target, args, kwargs, metas[step.origin], value))
+        results = list(map(to_new_graph_argument, piece.results))
         if len(run.nodes) > 1:
             outlets = zip(run.outlets, results, strict=True)
             self._cells.update((at, [result]) for at, result in outlets)
@@ -1050,14 +1070,14 @@ class _Stamp:
         if isinstance(first, PieceOperand) and not others and run.written is None and not several:
             self._cells[run.nodes[0]] = self._cells[run.operands[first.place]]  # it is the same
             return
-        self._set(run, tuple(results) if several else results[0] if results else None)
+        self._set_call_value(run, tuple(results) if several else results[0] if results else None)
 
     def add_output(self, node: "fx.Node") -> None:
         """Add a copy of the program's output node to the new graph."""
-        own = self._graph.output(self._with_stamp_values(node.args[0]))
+        own = self._graph.output(self._with_new_graph_nodes(node.args[0]))
         own.meta = dict(node.meta)
 
-    def program(self) -> "ExportedProgram":
+    def to_exported_program(self) -> "ExportedProgram":
         """Return the exported program with the new graph, its dead nodes removed. Raises
         NotUnderstoodError if an output is of an unknown kind.
         """
@@ -1067,7 +1087,7 @@ class _Stamp:
 
         graph = self._graph
         graph.eliminate_dead_code()
-        self._name_inputs()
+        self._restore_input_names()
         program = copy.copy(self._program)
         with _use_lazy_graph_module(True):
             program._graph_module = _make_graph_module({}, graph)
@@ -1086,7 +1106,7 @@ class _Stamp:
         program._graph_signature = signature
         return program
 
-    def _name_inputs(self) -> None:
+    def _restore_input_names(self) -> None:
         """Give the inputs of the new graph their names in the program, and rename other nodes that
         have such names.
 
@@ -1107,7 +1127,9 @@ class _Stamp:
         for node, name in self._inputs.items():
             node.name = node.target = name
 
-    def _add(self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any) -> "fx.Node":
+    def _append_call(
+        self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any
+    ) -> "fx.Node":
         """Append the call of an operator to the new graph, with this metadata and fake tensor;
         return its node.
         """
@@ -1117,7 +1139,7 @@ class _Stamp:
         node.meta = {**meta, "val": value}
         return node
 
-    def _set(self, run: CallRun, value: Any) -> None:
+    def _set_call_value(self, run: CallSequence, value: Any) -> None:
         """Set the value of a run's call in the new graph, also for the tensor that it wrote in
         place.
         """
@@ -1127,22 +1149,22 @@ class _Stamp:
             cell = self._cells[run.nodes[0]] = self._cells[run.written]
             cell[0] = value
 
-    def _value(self, node: Any) -> Any:
+    def _new_graph_node(self, node: Any) -> Any:
         """Return the node of the new graph, or a tuple of nodes, that has the current value of a
         node of the old graph.
         """
         return self._cells[node][0]
 
-    def _with_stamp_values(self, arguments: Any) -> Any:
+    def _with_new_graph_nodes(self, arguments: Any) -> Any:
         """Return arguments in which each node of the old graph is replaced by its node in the new
         one.
         """
         from torch.fx.node import map_arg
 
-        return map_arg(arguments, self._value)
+        return map_arg(arguments, self._new_graph_node)
 
 
-def _meta(node: "fx.Node") -> dict[str, Any]:
+def _copy_node_metadata(node: "fx.Node") -> dict[str, Any]:
     """Return a copy of a node's metadata for a node that its decomposition makes."""
     from torch.fx.traceback import NodeSource
 
@@ -1183,15 +1205,17 @@ def decomposing_by_signature(
         with surrounding():
             yield
         return
-    passes = owner_of(inventory.EXPORT_DECOMPOSITION)
-    decompose = original(passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION)
+    passes = patch_owner(inventory.EXPORT_DECOMPOSITION)
+    decompose = original_attribute(
+        passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION
+    )
 
     def decompose_or_delegate(program: Any, registry: Any) -> Any:
         """Return the program decomposed by cached decompositions, or by PyTorch's own pass if that
         is not possible.
         """
         try:
-            return _decomposer(registry).decompose(program, dropped.pausing_notes)
+            return _decomposer_for_registry(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
             _LOG.debug("PyTorch decomposes the program as a whole: %s", error)
         except Exception:  # of PyTorch, about a module that it was not asked for
@@ -1199,8 +1223,8 @@ def decomposing_by_signature(
         contexts.enter_context(surrounding())
         return decompose(program, registry)
 
-    interpreter = owner_of(inventory.EXPORT_PROMOTION)
-    run_node = original(interpreter, "run_node", inventory.EXPORT_PROMOTION)
+    interpreter = patch_owner(inventory.EXPORT_PROMOTION)
+    run_node = original_attribute(interpreter, "run_node", inventory.EXPORT_PROMOTION)
     with (
         ExitStack() as contexts,
         patching_attribute(
@@ -1210,13 +1234,16 @@ def decomposing_by_signature(
             inventory.EXPORT_DECOMPOSITION,
         ),
         patching_attribute(
-            interpreter, "run_node", _promoting_run_node(run_node), inventory.EXPORT_PROMOTION
+            interpreter,
+            "run_node",
+            _run_node_with_cached_promotion(run_node),
+            inventory.EXPORT_PROMOTION,
         ),
     ):
         yield
 
 
-def _promoting_run_node(run_node: Callable[..., Any]) -> Callable[..., Any]:
+def _run_node_with_cached_promotion(run_node: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of PyTorch's `run_node`: for a program made of cached decompositions it
     only promotes dtypes.
 
@@ -1240,7 +1267,7 @@ def _promoting_run_node(run_node: Callable[..., Any]) -> Callable[..., Any]:
     return promote_node_types
 
 
-def _decomposer(registry: Any) -> Decomposer:
+def _decomposer_for_registry(registry: Any) -> Decomposer:
     """Return the decomposer for a registry of ONNX translations, cached by its operators and by
     torch settings.
     """

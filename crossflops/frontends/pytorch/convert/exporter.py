@@ -11,18 +11,21 @@ from typing import Any
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.pytorch.convert.decomposition import decomposing_by_signature
-from crossflops.frontends.pytorch.convert.ignored_arguments import loses_argument
+from crossflops.frontends.pytorch.convert.ignored_arguments import is_argument_ignored
 from crossflops.frontends.pytorch.convert.known_forms import (
     WritingPlace,
-    form_of,
-    noting_places,
+    tracking_writing_place,
+    translation_from_stored_nodes,
 )
 from crossflops.frontends.pytorch.convert.model_passes import renumbering_opsets
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
-from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators, watch_dropped
+from crossflops.frontends.pytorch.record.dropped_operators import (
+    DroppedOperators,
+    recording_dropped_operators,
+)
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 # The table by which PyTorch's exporter looks up the ONNX form of an operator, built once.
 #
@@ -49,7 +52,7 @@ def reusing_export_registry() -> Iterator[None]:
         yield
         return
 
-    def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
+    def copy_cached_registry(registry: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a copy of PyTorch's table of ONNX translations, which is built once for each set
         of imported libraries.
         """
@@ -60,7 +63,7 @@ def reusing_export_registry() -> Iterator[None]:
         )
 
     with patching_attribute(
-        Registry, "from_torchlib", classmethod(from_torchlib), inventory.EXPORT_REGISTRY
+        Registry, "from_torchlib", classmethod(copy_cached_registry), inventory.EXPORT_REGISTRY
     ):
         yield
 
@@ -78,7 +81,7 @@ def reusing_schema_signatures() -> Iterator[None]:
         return
     derive = OpSignature.from_op_schema
 
-    def from_op_schema(schema: Any) -> Any:
+    def signature_from_cache(schema: Any) -> Any:
         """Return the signature of an ONNX operator's schema, cached for the domains of ONNX
         itself.
         """
@@ -89,7 +92,7 @@ def reusing_schema_signatures() -> Iterator[None]:
             _SIGNATURES[key] = derive(schema)
         return _SIGNATURES[key]
 
-    replaced = staticmethod(from_op_schema)
+    replaced = staticmethod(signature_from_cache)
     with patching_attribute(
         OpSignature, "from_op_schema", replaced, inventory.OPERATOR_SIGNATURES
     ):
@@ -178,7 +181,7 @@ _TYPES = [
 ]  # fmt: skip
 
 
-def unknown_operator(error: BaseException) -> Any:
+def operator_without_translation(error: BaseException) -> Any:
     """Return the operator that made an export fail because it has no ONNX translation; None for
     another error.
     """
@@ -198,7 +201,7 @@ def unknown_operator(error: BaseException) -> Any:
 _TRANSLATED = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(\w+\.\w+\.\w+)\]")
 
 
-def untranslatable_operator(error: BaseException) -> Any:
+def operator_with_failed_translation(error: BaseException) -> Any:
     """Return the operator whose ONNX translation raised `error`, or None for another error.
 
     `torch.histc` without bounds takes them from its values, which its form does not support.
@@ -231,40 +234,42 @@ def translating_complex_operators(
     """
     from torch.onnx._internal.exporter import _dispatching
 
-    dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
+    dispatch = original_attribute(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
-    def dispatch_known_form(node: Any, registry: Any) -> tuple[Any, str]:
+    def dispatch_stored_translation(node: Any, registry: Any) -> tuple[Any, str]:
         """Return the function that translates an FX node to ONNX (by stored nodes if they are
         known), or None, and a message.
         """
         if is_reference_export():
-            return ours_first(node, registry)
+            return dispatch_own_table_first(node, registry)
         flags = node.target in table, node.target in forms, registry.opset_version
-        return form_of(node, flags, functools.partial(ours_first, node, registry), writing_place)
+        return translation_from_stored_nodes(
+            node, flags, functools.partial(dispatch_own_table_first, node, registry), writing_place
+        )
 
-    def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
+    def dispatch_own_table_first(node: Any, registry: Any) -> tuple[Any, str]:
         """Return the function that translates an FX node to ONNX (ours if there is one, else
         PyTorch's), or None, and a message.
         """
-        if loses_argument(node):
-            return opaque(node.target), ""
+        if is_argument_ignored(node):
+            return opaque_node_translation(node.target), ""
         known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
-        if known is not None and not (other and _takes_complex(node)):
+        if known is not None and not (other and _has_complex_operand(node)):
             return known, ""
         form, why = dispatch(node, registry)
-        if form is None and str(node.target) in _OF_PAIRS and _takes_complex(node):
+        if form is None and str(node.target) in _OF_PAIRS and _has_complex_operand(node):
             return _OF_PAIRS[str(node.target)], ""
-        if form is None and _takes_complex(node) and hasattr(node.target, "_schema"):
-            return opaque(node.target, COMPLEX if other else ""), ""
+        if form is None and _has_complex_operand(node) and hasattr(node.target, "_schema"):
+            return opaque_node_translation(node.target, COMPLEX if other else ""), ""
         return form, why
 
     with patching_attribute(
-        _dispatching, "dispatch", dispatch_known_form, inventory.EXPORT_DISPATCH
+        _dispatching, "dispatch", dispatch_stored_translation, inventory.EXPORT_DISPATCH
     ):
         yield
 
 
-def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
+def _write_complex_unsqueeze(numbers: Any, dim: int) -> Any:
     """Write ONNX nodes for `unsqueeze` of complex numbers, stored as pairs on the last axis;
     return the result.
     """
@@ -274,7 +279,7 @@ def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
 
 
 # ONNX forms of operators on complex numbers that the exporter has for real ones alone.
-_OF_PAIRS = {"aten.unsqueeze.default": _unsqueeze_pairs}
+_OF_PAIRS = {"aten.unsqueeze.default": _write_complex_unsqueeze}
 
 
 @contextmanager
@@ -288,15 +293,15 @@ def promoting_scalar_operands() -> Iterator[None]:
     """
     import torch
 
-    interpreter = owner_of(inventory.EXPORT_NUMBERS)
-    promote = original(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
+    interpreter = patch_owner(inventory.EXPORT_NUMBERS)
+    promote = original_attribute(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
 
     def promote_scalar_operand(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
         """Return a node with the number as a tensor of `dtype`, if the operator takes a tensor
         there; else PyTorch's result.
         """
         is_number = isinstance(fx_arg, int | float) and dtype is not None
-        if not is_number or not _is_tensors_place(node, fx_arg):
+        if not is_number or not _is_number_for_tensor(node, fx_arg):
             return promote(self, node, fx_arg, dtype)
         with node.graph.inserting_before(node):
             scalar = torch.ops.aten.scalar_tensor.default
@@ -310,25 +315,27 @@ def promoting_scalar_operands() -> Iterator[None]:
         yield
 
 
-def _is_tensors_place(node: Any, number: Any) -> bool:
+def _is_number_for_tensor(node: Any, operand: Any) -> bool:
     """Return True if a node gets this number where its operator takes a tensor."""
     indices = zip(node.target._schema.arguments, node.args, strict=False)
-    return any(str(index.type) == "Tensor" and provided is number for index, provided in indices)
+    return any(str(index.type) == "Tensor" and provided is operand for index, provided in indices)
 
 
-def _takes_complex(node: Any) -> bool:
+def _has_complex_operand(node: Any) -> bool:
     """Return True if an operand of the FX node is a tensor of complex numbers."""
     values = (source.meta.get("val") for source in node.all_input_nodes)
     return any(_has_dtype_and_shape(value) and value.is_complex() for value in values)
 
 
-def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Callable[..., Any]:
+def opaque_node_translation(
+    operator: Any, suffix: str = "", result_count: int | None = None
+) -> Callable[..., Any]:
     """Return a function that translates calls of an operator to one node of the domain
     `torch.ops`, which no rule opens.
 
-    It has `results` results, or as many as the schema has. Its inputs are the tensors among the
-    arguments, lists of tensors flattened; its attributes the plain arguments that are passed, by
-    their names in the operator's schema. An argument called `self`, the number in `2 ** z`, is
+    It has `result_count` results, or as many as the schema has. Its inputs are the tensors among
+    the arguments, lists of tensors flattened; its attributes the plain arguments that are passed,
+    by their names in the operator's schema. An argument called `self`, the number in `2 ** z`, is
     renamed to `self_`.
     """
     from onnx.defs import OpSchema
@@ -338,32 +345,36 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
     arguments = operator._schema.arguments
     opset, name = values.Opset(DOMAIN, 1), f"{operator}{suffix}"
 
-    def translate(*args: Any, **kwargs: Any) -> Any:
+    def write_opaque_node(*args: Any, **kwargs: Any) -> Any:
         """Write a call as one ONNX node, with tensors as inputs and numbers or texts as
         attributes; return its results.
         """
         provided = (
             dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
         )
-        named = dict(_with_parts((_attribute_name(name), provided[name]) for name in provided))
+        named = dict(
+            _split_complex_arguments(
+                (_argument_attribute_name(name), provided[name]) for name in provided
+            )
+        )
         flat = [
             x
             for argument in named.values()
-            for x in (argument if _is_list(argument) else [argument])
+            for x in (argument if _is_list_or_tuple(argument) else [argument])
         ]
         tensors = [x for x in flat if _has_dtype_and_shape(x)]
-        schema = _opaque_operator_schema(operator, name, bool(tensors), results)
+        schema = _opaque_operator_schema(operator, name, bool(tensors), result_count)
         plain = {
             name: float(value) if schema.attributes[name].type == real else value
             for name, value in named.items()
-            if name in schema.attributes and _is_plain(value)
+            if name in schema.attributes and _is_attribute_value(value)
         }
         return values.Op(opset, name, schema)(*tensors, **plain)
 
-    return translate
+    return write_opaque_node
 
 
-def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _split_complex_arguments(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield (name, argument); a complex number becomes its real part and, with "_imag" behind the
     name, its imaginary part.
     """
@@ -376,35 +387,37 @@ def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _opaque_operator_schema(
-    operator: Any, name: str, has_inputs: bool, results: int | None
+    operator: Any, name: str, has_inputs: bool, result_count: int | None
 ) -> Any:
     """Return the ONNX schema by which calls of an operator are written as nodes called `name`."""
     from onnx.defs import OpSchema
 
-    if results is None:
-        results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
+    if result_count is None:
+        result_count = sum("Tensor" in str(result.type) for result in operator._schema.returns)
     return OpSchema(
         name,
         DOMAIN,
         1,
-        inputs=[_inputs_of_any_number()] if has_inputs else [],
-        outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
+        inputs=[_variadic_input_parameter()] if has_inputs else [],
+        outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(result_count)],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
-            OpSchema.Attribute(f"{_attribute_name(argument.name)}{part}", kind, "", required=False)
+            OpSchema.Attribute(
+                f"{_argument_attribute_name(argument.name)}{part}", kind, "", required=False
+            )
             for argument in operator._schema.arguments
-            if (kind := _attribute_type(str(argument.type))) is not None
+            if (kind := _argument_attribute_type(str(argument.type))) is not None
             for part in (("", IMAGINARY) if "number" in str(argument.type) else ("",))
         ],
     )
 
 
-def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> Any:
+def single_result_node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> Any:
     """Return the ONNX schema of a node called `name` with these attributes and one result."""
     from onnx.defs import OpSchema
 
     kinds = {
-        name: _attribute_type(
+        name: _argument_attribute_type(
             f"List[{type(value[0]).__name__}]" if isinstance(value, list) else type(value).__name__
         )
         for name, value in attributes.items()
@@ -413,7 +426,7 @@ def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> A
         name,
         DOMAIN,
         1,
-        inputs=[_inputs_of_any_number()] if has_inputs else [],
+        inputs=[_variadic_input_parameter()] if has_inputs else [],
         outputs=[OpSchema.FormalParameter("output0", "T")],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
@@ -422,7 +435,7 @@ def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> A
     )
 
 
-def _inputs_of_any_number() -> Any:
+def _variadic_input_parameter() -> Any:
     """Return the schema parameter that accepts any number of input tensors of any types."""
     from onnx.defs import OpSchema
 
@@ -435,12 +448,12 @@ def _inputs_of_any_number() -> Any:
     )
 
 
-def _attribute_name(argument: str) -> str:
+def _argument_attribute_name(argument: str) -> str:
     """Return the attribute name of an argument: its own, or `self_` for `self`."""
     return "self_" if argument == "self" else argument
 
 
-def _attribute_type(written: str) -> Any:
+def _argument_attribute_type(written: str) -> Any:
     """Return the ONNX attribute type for the type of an argument as its schema writes it; None for
     tensors and similar.
 
@@ -459,13 +472,13 @@ def _attribute_type(written: str) -> Any:
     )
 
 
-def _is_plain(value: Any) -> bool:
+def _is_attribute_value(value: Any) -> bool:
     """Return True if the value is a number, a bool or a text, or a list of these."""
-    items = value if _is_list(value) else [value]
+    items = value if _is_list_or_tuple(value) else [value]
     return all(isinstance(item, int | float | str) for item in items)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list_or_tuple(value: Any) -> bool:
     """Return True if the value is a list or a tuple."""
     return isinstance(value, list | tuple)
 
@@ -507,7 +520,7 @@ _KEPT = (
 _OF_REALS = ("aten.linalg_", "aten._linalg_", "aten.geqrf.", "aten._sparse_addmm.")
 
 
-def to_onnx(
+def convert_to_onnx_program(
     exported: Any,
     dropped: DroppedOperators,
     forms: Mapping[Any, Callable[..., Any]] = {},
@@ -521,43 +534,49 @@ def to_onnx(
     """
     import torch
 
-    from crossflops.frontends.pytorch.convert.translations import replacement_forms
+    from crossflops.frontends.pytorch.convert.translations import replacement_translations
 
     aten = torch.ops.aten
-    _with_first_names(exported)
-    _without_empty_joins(exported)
-    _without_idle_squeezes(exported)
-    table: dict[Any, Any] = {operator: opaque(operator) for operator in _without_form(exported)}
+    _replace_alias_operators(exported)
+    _remove_empty_cats(exported)
+    _replace_idle_squeezes(exported)
+    table: dict[Any, Any] = {
+        operator: opaque_node_translation(operator)
+        for operator in _operators_without_onnx_form(exported)
+    }
     table.update(forms)
-    table.update(replacement_forms())
-    table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
-    table[torch.ops.aten.conv_tbc.default] = _convolution_over_time
-    if _has_real_dots(exported):
+    table.update(replacement_translations())
+    table[torch.ops.aten.affine_grid_generator.default] = _write_affine_grid
+    table[torch.ops.aten.conv_tbc.default] = _write_conv_tbc
+    if _has_only_real_vecdots(exported):
         table[torch.ops.aten.linalg_vecdot.default] = _write_dot_products
     table[torch.ops.aten.uniform.default] = _write_uniform
-    for operator, form in ((aten.linspace.default, _even_steps), (aten.logspace.default, _powers)):
-        if _gives_floats(exported, operator):
+    for operator, form in (
+        (aten.linspace.default, _write_linspace),
+        (aten.logspace.default, _write_logspace),
+    ):
+        if _returns_only_floats(exported, operator):
             table[operator] = form
     table[torch.ops.aten.amin.default] = _SMALLEST
     table[torch.ops.aten.amax.default] = _LARGEST
-    table[torch.ops.aten.index_put.default] = _put
-    table[torch.ops.aten._unsafe_index_put.default] = _put
-    table[torch.ops.aten.masked_scatter.default] = _put_in_order
+    table[torch.ops.aten.index_put.default] = _write_index_put
+    table[torch.ops.aten._unsafe_index_put.default] = _write_index_put
+    table[torch.ops.aten.masked_scatter.default] = _write_masked_scatter
     full: Any = None  # the program before all composite operators in it were taken apart
     refused: Any = None
     while True:
-        _forget_open_sizes(exported)
+        _drop_unresolved_sizes(exported)
         try:
             # Without gradients, as the decompositions choose kernels by it, and a view that was
             # right for the strides of one kernel is wrong for those of the other.
             with (
                 torch.no_grad(),
-                noting_places(exported) as writing_place,
+                tracking_writing_place(exported) as writing_place,
                 translating_complex_operators(table, forms, writing_place),
                 promoting_scalar_operands(),
                 reusing_export_registry(),
                 reusing_schema_signatures(),
-                watch_dropped(dropped),
+                recording_dropped_operators(dropped),
                 decomposing_by_signature(dropped, surrounding),
                 renumbering_opsets(),
             ):
@@ -570,29 +589,29 @@ def to_onnx(
                     custom_translation_table=table,
                 )
         except Exception as error:
-            operator = unknown_operator(error)
+            operator = operator_without_translation(error)
             if operator is None and full is None:
                 # An operator has an ONNX form, but not for these arguments (attention on three
                 # axes, for one): take all composite operators apart.
-                full, refused = exported, untranslatable_operator(error)
-                dropped.forget()
+                full, refused = exported, operator_with_failed_translation(error)
+                dropped.remove_all()
                 # It raises for a tied parameter that is changed in place, for one.
-                with suppress(Exception), watch_dropped(dropped), surrounding():
+                with suppress(Exception), recording_dropped_operators(dropped), surrounding():
                     exported = exported.run_decompositions()
                     continue
             if operator is None and full is not None:
                 exported, full, operator = full, None, refused
-                dropped.forget()
+                dropped.remove_all()
             if operator is None or operator in table:
                 reason = brief_error_text(_root_export_error(error))
                 raise NormalizeError(
                     f"torch.onnx.export failed: {reason}",
                     _BY_MODULE if "torch.q" in reason else _SEE_EXPORT,
                 ) from error
-            table[operator] = opaque(operator)
+            table[operator] = opaque_node_translation(operator)
 
 
-def _forget_open_sizes(exported: Any) -> None:
+def _drop_unresolved_sizes(exported: Any) -> None:
     """Drop symbolic sizes of the program that its trace left unresolved, since the next trace
     would fail.
 
@@ -612,7 +631,7 @@ _FIRST_NAMES = {
 }  # fmt: skip
 
 
-def _with_first_names(exported: Any) -> None:
+def _replace_alias_operators(exported: Any) -> None:
     """Replace operators of a second name, such as `divide`, by those with a translation (`div`),
     in place.
     """
@@ -627,7 +646,7 @@ def _with_first_names(exported: Any) -> None:
                 node.target = getattr(packet, overload)
 
 
-def _without_idle_squeezes(exported: Any) -> None:
+def _replace_idle_squeezes(exported: Any) -> None:
     """Replace each `squeeze` that has no effect, since its axes are longer than 1, by a copy, in
     place.
 
@@ -670,7 +689,7 @@ def cast_indices_to_int64(model: Any) -> None:
             del model.graph.initializers[indices.name]
 
 
-def _without_empty_joins(exported: Any) -> None:
+def _remove_empty_cats(exported: Any) -> None:
     """Remove each `cat` of empty tensors alone, which the exporter rejects, in place.
 
     Where the result is as empty as the first of them, a copy of that one replaces it, with its
@@ -696,7 +715,7 @@ def _without_empty_joins(exported: Any) -> None:
         exported.graph_module.recompile()
 
 
-def _affine_grid(*args: Any) -> Any:
+def _write_affine_grid(*args: Any) -> Any:
     """Write the ONNX AffineGrid for theta, size and align_corners; return the grid.
 
     Decomposed it would be multiplications and a sum.
@@ -711,7 +730,7 @@ def _affine_grid(*args: Any) -> Any:
     return opset23.AffineGrid(theta, provided, align_corners=int(align_corners))
 
 
-def _convolution_over_time(*args: Any) -> Any:
+def _write_conv_tbc(*args: Any) -> Any:
     """Write ONNX nodes for `conv_tbc`, a convolution over data [time, batch, channels]; return the
     result.
 
@@ -729,7 +748,7 @@ def _convolution_over_time(*args: Any) -> Any:
     return opset23.Transpose(convolved, perm=[2, 0, 1])
 
 
-def _has_real_dots(exported: Any) -> bool:
+def _has_only_real_vecdots(exported: Any) -> bool:
     """Return True if the program has dot products (`linalg.vecdot`), none of them of complex
     vectors.
 
@@ -774,7 +793,7 @@ _SMALLEST = functools.partial(_write_extreme, "ReduceMin")
 _LARGEST = functools.partial(_write_extreme, "ReduceMax")
 
 
-def _put(*args: Any) -> Any:
+def _write_index_put(*args: Any) -> Any:
     """Write ONNX nodes for `index_put`, a Where if it sets one number by a mask; return the
     changed tensor.
 
@@ -786,7 +805,7 @@ def _put(*args: Any) -> Any:
     from onnxscript.onnx_opset import opset23
 
     source, indices, number, *adds = args
-    indices = [_cast_to_int64(index) for index in indices]
+    indices = [_write_int64_cast(index) for index in indices]
     args = (source, indices, number, *adds)
     ((position, mask), *others) = [
         (k, index) for k, index in enumerate(indices) if index is not None
@@ -800,7 +819,7 @@ def _put(*args: Any) -> Any:
     return opset23.Where(mask, number, source)
 
 
-def _cast_to_int64(index: Any) -> Any:
+def _write_int64_cast(index: Any) -> Any:
     """Return the index cast to int64 if it is of int32, else as it is.
 
     The exporter adds constants of int64 to indices of int32.
@@ -815,7 +834,7 @@ def _cast_to_int64(index: Any) -> Any:
     return wide
 
 
-def _put_in_order(*args: Any) -> Any:
+def _write_masked_scatter(*args: Any) -> Any:
     """Write ONNX nodes for `masked_scatter`, which puts the source's elements in order where the
     mask is True; return the tensor.
 
@@ -851,13 +870,13 @@ def _write_uniform(*args: Any) -> Any:
     return opset23.RandomUniformLike(args[0], low=low, high=high)
 
 
-def _gives_floats(exported: Any, operator: Any) -> bool:
+def _returns_only_floats(exported: Any, operator: Any) -> bool:
     """Return True if all results of an operator in the program have a float dtype."""
     nodes = exported.graph.find_nodes(op="call_function", target=operator)
     return all(node.meta["val"].is_floating_point() for node in nodes)
 
 
-def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
+def _write_linspace(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
     """Write ONNX nodes for `linspace` as start + index * step; return the result.
 
     The exporter computes each element from both ends.
@@ -881,7 +900,7 @@ def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: An
     return opset23.Add(opset23.Mul(indices, width), first)
 
 
-def _powers(
+def _write_logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, dtype: int = -1, **options: Any
 ) -> Any:
     """Write ONNX nodes for `logspace`, the base to the power of each element of a `linspace`;
@@ -889,13 +908,13 @@ def _powers(
     """
     from onnxscript.onnx_opset import opset23
 
-    exponents = _even_steps(start, end, steps, dtype)
+    exponents = _write_linspace(start, end, steps, dtype)
     return opset23.Pow(
         opset23.CastLike(opset23.Constant(value_float=float(base)), exponents), exponents
     )
 
 
-def _without_form(exported: Any) -> set[Any]:
+def _operators_without_onnx_form(exported: Any) -> set[Any]:
     """Return the operators of a program whose ONNX translation fails or does different work.
 
     The ONNX LSTM has no projection: the exporter writes the width of the projected state as that
@@ -905,7 +924,7 @@ def _without_form(exported: Any) -> set[Any]:
 
     without_form = set()
     for node in exported.graph.nodes:
-        projects = node.target is torch.ops.aten.lstm.input and _projects(*node.args[1])
+        projects = node.target is torch.ops.aten.lstm.input and _has_lstm_projection(*node.args[1])
         inverts = node.target is torch.ops.aten.linalg_matrix_power.default and node.args[1] < 0
         kept = node.op == "call_function" and str(node.target).startswith(_KEPT)
         weighs = node.target is torch.ops.aten.bincount.default and len(node.all_input_nodes) > 1
@@ -914,7 +933,7 @@ def _without_form(exported: Any) -> set[Any]:
     return without_form
 
 
-def _projects(hidden: Any, cell: Any) -> bool:
+def _has_lstm_projection(hidden: Any, cell: Any) -> bool:
     """Return True if an LSTM's hidden state has another width than its cell state, as a projection
     makes it.
     """

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-_SMALL = 64  # elements of a constant of floats that `graph.simplify` takes for a shape or a scale
+# elements of a constant of floats that `graph.fold_shape_arithmetic` takes for a shape or a scale
+_SMALL = 64
 _LARGEST = 1024  # elements of a constant that is kept with a form
 _SHAPE = 10  # elements of a constant that onnxscript looks at as at a shape
 
@@ -30,7 +31,7 @@ class MadeValue(msgspec.Struct, frozen=True):
     place: int
 
 
-class FormNode(NamedTuple):
+class TranslationNode(NamedTuple):
     """A node that a form writes; `constant` is the key of a number that all forms share."""
 
     domain: str
@@ -43,7 +44,7 @@ class FormNode(NamedTuple):
     constant: Any
 
 
-class FoldedForm(NamedTuple):
+class FoldedTranslation(NamedTuple):
     """A form (the translation of an operator to ONNX) with the nodes that remain after constant
     folding.
 
@@ -68,21 +69,21 @@ _COMPUTING = frozenset({"Add", "Max", "Min", "Mod", "Mul", "Range", "Sub"})
 _BIASED = ("Conv", "ConvTranspose")
 
 
-def fold_form(
-    nodes: Sequence[FormNode],
+def fold_translation_nodes(
+    nodes: Sequence[TranslationNode],
     outputs: Sequence[Any],
     is_used: Collection[int],
     argument_types: Sequence[tuple[Any, tuple[int, ...] | None]],
     is_unbiased: bool,
     evaluate: Callable[..., Any],
-) -> FoldedForm | None:
+) -> FoldedTranslation | None:
     """Return which ONNX nodes of a form (the translation of one operator) remain after constant
     folding; None if all do or the folding is not understood.
 
     `provided` are type and shape of what the form is given. The bias of a convolution without one,
     which an exporter makes up, goes as well. `evaluate` computes an operator of ONNX.
     """
-    numbers = _FormNumbers(nodes, outputs, argument_types, evaluate)
+    numbers = _TranslationConstants(nodes, outputs, argument_types, evaluate)
     operands = [node.inputs for node in nodes]
     if is_unbiased:
         operands = [
@@ -92,8 +93,8 @@ def fold_form(
             for node in nodes
         ]
     needs = [output for index, output in enumerate(outputs) if index in is_used]
-    before = _live_nodes([node.inputs for node in nodes], needs, {})
-    after = _live_nodes(operands, needs, numbers.values)
+    before = _indices_of_needed_nodes([node.inputs for node in nodes], needs, {})
+    after = _indices_of_needed_nodes(operands, needs, numbers.values)
     shared = {index for index, node in enumerate(nodes) if node.constant is not None}
     gone = before - after - shared
     if len(before) == len(nodes) and not gone:
@@ -131,10 +132,12 @@ def fold_form(
         for value in nodes[index].inputs
         if isinstance(value, MadeValue)
     )
-    return FoldedForm(kept, constants, replaced, tuple({key for key in keys if key is not None}))
+    return FoldedTranslation(
+        kept, constants, replaced, tuple({key for key in keys if key is not None})
+    )
 
 
-def _live_nodes(
+def _indices_of_needed_nodes(
     operands: Sequence[Sequence[Any]], needs: Sequence[Any], known: Collection[Any]
 ) -> set[int]:
     """Return the indices of the nodes that are needed to compute the values `needs`, if the values
@@ -154,7 +157,7 @@ def _live_nodes(
     return live
 
 
-class _FormNumbers:
+class _TranslationConstants:
     """The constants in a form: `values` has the arrays by the reference to the result.
 
     `new_nodes` has how many nodes the folder writes for each node that becomes a number, or that
@@ -163,7 +166,7 @@ class _FormNumbers:
 
     def __init__(
         self,
-        nodes: Sequence[FormNode],
+        nodes: Sequence[TranslationNode],
         outputs: Sequence[Any],
         argument_types: Sequence[tuple[Any, tuple[int, ...] | None]],
         evaluate: Callable[..., Any],
@@ -177,15 +180,17 @@ class _FormNumbers:
             result = MadeValue(index, 0)
             if node.domain or len(node.results) != 1 or result in outputs:
                 continue
-            number = self._node_number(index, node)
-            if number is not None and _is_kept_with_form(number):
+            number = self._constant_node_result(index, node)
+            if number is not None and _is_small_enough_to_store(number):
                 self.values[result] = number
                 self.new_nodes.setdefault(index, 0)
             else:
                 self.new_nodes.pop(index, None)
                 self._note_large_number(index, node)
 
-    def _node_number(self, index: int, node: FormNode) -> "np.ndarray[Any, Any] | None":
+    def _constant_node_result(
+        self, index: int, node: TranslationNode
+    ) -> "np.ndarray[Any, Any] | None":
         """Return the result of a node if it is a constant, else None; record in `new_nodes` how
         many nodes the folder would write for it.
         """
@@ -193,7 +198,7 @@ class _FormNumbers:
         if node.op_type == "Constant":
             return _constant_number(node.attributes)
         if node.op_type in ("Shape", "Size") and node.inputs:
-            extents = self._static_extents(node.inputs[0])
+            extents = self._shape_if_known(node.inputs[0])
             if extents is None:
                 return None
             self.new_nodes[index] = 1
@@ -203,15 +208,18 @@ class _FormNumbers:
                 extents[attributes.get("start", 0) : attributes.get("end")], dtype=np.int64
             )
         if node.op_type == "CastLike":
-            number, dtype = self.values.get(node.inputs[0]), self._static_type(node.inputs[1])
-            if number is None or dtype is None or _type_of(number) != dtype:
+            number, dtype = (
+                self.values.get(node.inputs[0]),
+                self._element_type_if_known(node.inputs[1]),
+            )
+            if number is None or dtype is None or _onnx_element_type(number) != dtype:
                 return None
             self.new_nodes[index] = 1
             return number
         numbers = [self.values.get(value) for value in node.inputs]
         if not numbers or any(number is None for number in numbers):
             return None
-        replaced = _count_replacements(node.op_type, numbers, attributes)
+        replaced = _node_count_after_folding(node.op_type, numbers, attributes)
         if replaced is None:
             return None
         result = self._evaluate(node.op_type, *numbers, **attributes)
@@ -222,14 +230,14 @@ class _FormNumbers:
         self.new_nodes[index] = replaced
         return result
 
-    def _note_large_number(self, index: int, node: FormNode) -> None:
+    def _note_large_number(self, index: int, node: TranslationNode) -> None:
         """Record in `new_nodes` a node that casts or expands a scalar constant: it is folded at
         any size.
         """
         result = MadeValue(index, 0)
         if node.op_type == "CastLike" and node.inputs[0] in self.values:
             scalar = self.values[node.inputs[0]]
-            if scalar.ndim == 0 and self._static_type(node.inputs[1]) is not None:
+            if scalar.ndim == 0 and self._element_type_if_known(node.inputs[1]) is not None:
                 self.new_nodes[index] = 1
                 self._scalars.add(result)
         elif node.op_type == "Expand" and node.inputs[1] in self.values:
@@ -239,24 +247,24 @@ class _FormNumbers:
             if is_scalar and extents.shape != (0,):
                 self.new_nodes[index] = 0
 
-    def _static_extents(self, value: Any) -> tuple[int, ...] | None:
+    def _shape_if_known(self, value: Any) -> tuple[int, ...] | None:
         """Return the shape of a value in a form if it is known before a run, else None."""
         if isinstance(value, GivenValue):
             return self._provided[value.place][1]
         number = self.values.get(value)
         return None if number is None else number.shape
 
-    def _static_type(self, value: Any) -> Any:
+    def _element_type_if_known(self, value: Any) -> Any:
         """Return the ONNX element type of a value in a form if it is known before a run, else
         None.
         """
         if isinstance(value, GivenValue):
             return self._provided[value.place][0]
         number = self.values.get(value)
-        return None if number is None else _type_of(number)
+        return None if number is None else _onnx_element_type(number)
 
 
-def _is_kept_with_form(number: "np.ndarray[Any, Any]") -> bool:
+def _is_small_enough_to_store(number: "np.ndarray[Any, Any]") -> bool:
     """Return True if the constant has few enough elements to be stored with the form."""
     return number.size <= (_LARGEST if number.dtype.kind in "biu" else _SMALL)
 
@@ -275,17 +283,21 @@ def _constant_number(attributes: Sequence[Any]) -> "np.ndarray[Any, Any] | None"
     if name != "value" or value.size > _LARGEST:
         return None
     number = np.asarray(value.numpy())
-    return number if number.dtype.kind in "biuf" and value.dtype == _type_of(number) else None
+    return (
+        number
+        if number.dtype.kind in "biuf" and value.dtype == _onnx_element_type(number)
+        else None
+    )
 
 
-def _type_of(number: "np.ndarray[Any, Any]") -> Any:
+def _onnx_element_type(number: "np.ndarray[Any, Any]") -> Any:
     """Return the ONNX element type of a NumPy array."""
     import onnx_ir as ir
 
     return ir.DataType.from_numpy(number.dtype)
 
 
-def _count_replacements(
+def _node_count_after_folding(
     op_type: str, numbers: Sequence[Any], attributes: Mapping[str, Any]
 ) -> int | None:
     """Return how many nodes onnxscript's constant folding writes instead of a node; None if it
@@ -295,7 +307,7 @@ def _count_replacements(
     """
     first = numbers[0]
     if op_type == "Cast":
-        return int(_type_of(first) == attributes.get("to"))
+        return int(_onnx_element_type(first) == attributes.get("to"))
     if op_type == "Concat":
         axis = attributes.get("axis")
         if axis is None or any(number.ndim == 0 or not number.shape[axis] for number in numbers):

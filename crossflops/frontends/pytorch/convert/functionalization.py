@@ -15,17 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossflops.frontends.pytorch.convert.operator_pieces import (
-    CallRun,
+    CallDecomposition,
+    CallSequence,
     NotUnderstoodError,
-    OperatorPiece,
     PieceOperand,
     PieceResult,
     PieceStep,
     Signature,
-    call_run_signature,
-    is_writing,
+    call_sequence_signature,
+    is_in_place_operator_call,
+    layouts_of_nested_tensors,
     map_leaves,
-    nested_layouts,
     out_of_place_operator,
     storage_ids,
     tensor_from_layout,
@@ -72,22 +72,22 @@ class _Alias:
         self.generation = 0
 
 
-class FunctionalRun:
+class FunctionalSequence:
     """The decomposition of a run of calls that write into views of tensors that it makes.
 
     Raises NotUnderstoodError for a run in which another operator gives a view, or in which a write
     goes through another view than `slice` and `select`.
     """
 
-    def __init__(self, run: CallRun, stays_whole: Callable[[Any], bool]) -> None:
-        """Check the run. `stays_whole` returns True for operators that are kept as they are."""
+    def __init__(self, run: CallSequence, is_kept: Callable[[Any], bool]) -> None:
+        """Check the run. `is_kept` returns True for operators that are kept as they are."""
         self._run = run
-        self._stays_whole = stays_whole
-        self._single: dict[fx.Node, CallRun | None] = {}
+        self._is_kept = is_kept
+        self._single: dict[fx.Node, CallSequence | None] = {}
         for node in run.nodes:
-            self._check_call(node)
+            self._record_call(node)
 
-    def single_calls(self) -> dict[Signature, CallRun]:
+    def single_call_sequences(self) -> dict[Signature, CallSequence]:
         """Return the calls of the run that are decomposed by themselves, by signature."""
         return {
             run.signature: run
@@ -95,24 +95,28 @@ class FunctionalRun:
             if run is not None and run.signature
         }
 
-    def build_piece(self, pieces: Mapping[Signature, OperatorPiece | None]) -> OperatorPiece:
+    def build_decomposition(
+        self, pieces: Mapping[Signature, CallDecomposition | None]
+    ) -> CallDecomposition:
         """Return the decomposition of the run, with those of its single calls from `pieces`."""
-        return _Functionalization(self._run, self._single, pieces).build_piece()
+        return _Functionalization(self._run, self._single, pieces).build_decomposition()
 
-    def _check_call(self, node: "fx.Node") -> None:
+    def _record_call(self, node: "fx.Node") -> None:
         """Record how the call of a node is decomposed. Raises NotUnderstoodError if it is not
         known.
         """
         name = str(node.target)
         if name in _SCATTERS or name in _READ_VIEWS:
-            if node.kwargs or not self._stays_whole(node.target):
+            if node.kwargs or not self._is_kept(node.target):
                 raise NotUnderstoodError(name)
             return
-        if is_writing(node):
+        if is_in_place_operator_call(node):
             written = write_argument_nodes(node)
             if len(written) != 1 or write_and_return_node(node) is not written[0]:
                 raise NotUnderstoodError(name)
-            self._single[node] = self._single_call(node, out_of_place_operator(node.target))
+            self._single[node] = self._single_call_sequence(
+                node, out_of_place_operator(node.target)
+            )
             return
         value = node.meta.get("val")
         memories = storage_ids(value)
@@ -122,14 +126,14 @@ class FunctionalRun:
         taken = {memory for at in operands for memory in storage_ids(at.meta["val"])}
         if memories[0] in taken:  # a view of a kind that is not followed, or what it is given
             raise NotUnderstoodError(name)
-        self._single[node] = self._single_call(node, node.target)
+        self._single[node] = self._single_call_sequence(node, node.target)
 
-    def _single_call(self, node: "fx.Node", target: Any) -> CallRun | None:
+    def _single_call_sequence(self, node: "fx.Node", target: Any) -> CallSequence | None:
         """Return the call of an operator as a run by itself; None if it is kept as it is."""
-        if self._stays_whole(target):
+        if self._is_kept(target):
             return None
-        signature = call_run_signature((node,), (target,), ())
-        return CallRun((node,), target, signature, tuple(node.all_input_nodes), (node,))
+        signature = call_sequence_signature((node,), (target,), ())
+        return CallSequence((node,), target, signature, tuple(node.all_input_nodes), (node,))
 
 
 class _Functionalization:
@@ -137,9 +141,9 @@ class _Functionalization:
 
     def __init__(
         self,
-        run: CallRun,
-        single: Mapping["fx.Node", CallRun | None],
-        pieces: Mapping[Signature, OperatorPiece | None],
+        run: CallSequence,
+        single: Mapping["fx.Node", CallSequence | None],
+        pieces: Mapping[Signature, CallDecomposition | None],
     ) -> None:
         """Start with the operands of the run in their memory layout."""
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -155,37 +159,39 @@ class _Functionalization:
         self._values: list[Any] = []  # the fake tensors of the steps
         self._index = 0  # of the call that is decomposed
 
-    def build_piece(self) -> OperatorPiece:
+    def build_decomposition(self) -> CallDecomposition:
         """Return the decomposition of the run."""
         for index, node in enumerate(self._run.nodes):
             self._index = index
-            if is_writing(node):
-                self._add_write(node)
+            if is_in_place_operator_call(node):
+                self._add_write_steps(node)
             elif node in self._single:
-                storage = _Storage(self._add_call(node, node.target, self._read_arguments(node)))
+                storage = _Storage(
+                    self._add_call_steps(node, node.target, self._arguments_as_references(node))
+                )
                 self._aliases[node] = _Alias(storage, (), storage.value)
             else:
-                self._add_view(node)
+                self._add_view_steps(node)
         results, layouts = [], []
         for node in self._run.outlets:
             alias = self._aliases[node]
             if alias.generation != alias.storage.generation and alias.views:
                 raise NotUnderstoodError("a view that is derived again behind the run")
             results.append(alias.value if alias.views else alias.storage.value)
-            layouts.append(nested_layouts(self._values[results[-1].step]))
-        return OperatorPiece(tuple(self._steps), tuple(results), tuple(layouts), False)
+            layouts.append(layouts_of_nested_tensors(self._values[results[-1].step]))
+        return CallDecomposition(tuple(self._steps), tuple(results), tuple(layouts), False)
 
-    def _add_view(self, node: "fx.Node") -> None:
+    def _add_view_steps(self, node: "fx.Node") -> None:
         """Add the steps of a view."""
         base, *rest = node.args
         if base not in self._aliases or any(hasattr(item, "meta") for item in rest):
             raise NotUnderstoodError(node.target)  # a view of an operand, whose base is elsewhere
         alias = self._aliases[base]
         view = _View(node.target, tuple(rest))
-        value = self._add_step(node.target, (self._current_value(alias), *rest))
+        value = self._add_step(node.target, (self._add_current_value(alias), *rest))
         self._aliases[node] = _Alias(alias.storage, (*alias.views, view), value)
 
-    def _add_write(self, node: "fx.Node") -> None:
+    def _add_write_steps(self, node: "fx.Node") -> None:
         """Add the steps of a call that writes: the new value of the view, then that of the base,
         then the view of that.
         """
@@ -196,13 +202,13 @@ class _Functionalization:
             raise NotUnderstoodError("a write into an operand")
         alias = self._aliases[written]
         target = out_of_place_operator(node.target)
-        value = self._add_call(node, target, self._read_arguments(node))
+        value = self._add_call_steps(node, target, self._arguments_as_references(node))
         storage = alias.storage
         storage.generation += 1
         bases = [storage.value]
         if alias.views:
             for view in alias.views[:-1]:
-                bases.append(self._derive_view(bases[-1], view))
+                bases.append(self._add_derived_view(bases[-1], view))
             for view, base in zip(reversed(alias.views), reversed(bases), strict=True):
                 name = _SCATTERS.get(str(view.target))
                 if name is None:
@@ -210,15 +216,15 @@ class _Functionalization:
                 scatter = getattr(torch.ops.aten, name)
                 overload = getattr(scatter, scatter.overloads()[0])
                 value = self._add_step(overload, (base, value, *view.arguments))
-        elif nested_layouts(self._values[value.step]) != nested_layouts(
+        elif layouts_of_nested_tensors(self._values[value.step]) != layouts_of_nested_tensors(
             self._values[storage.value.step]
         ):
             raise NotUnderstoodError("a base that lies in another way after a write")
         storage.value = value
-        self._current_value(alias)
+        self._add_current_value(alias)
         self._aliases[node] = alias
 
-    def _read_arguments(self, node: "fx.Node") -> tuple[Any, Any]:
+    def _arguments_as_references(self, node: "fx.Node") -> tuple[Any, Any]:
         """Return the arguments of a call with references to the current values of tensors; add the
         steps that derive views again, in the order of the arguments.
         """
@@ -229,25 +235,27 @@ class _Functionalization:
             if not isinstance(argument, torch.fx.Node):
                 return argument
             if argument in self._aliases:
-                return self._current_value(self._aliases[argument])
+                return self._add_current_value(self._aliases[argument])
             return self._places[argument]
 
         return map_leaves(node.args, to_reference), map_leaves(dict(node.kwargs), to_reference)
 
-    def _current_value(self, alias: _Alias) -> PieceResult:
+    def _add_current_value(self, alias: _Alias) -> PieceResult:
         """Return the current value of a base or a view; add the steps that derive a view again."""
         if alias.generation != alias.storage.generation:
             alias.value = alias.storage.value
             for view in alias.views:
-                alias.value = self._derive_view(alias.value, view)
+                alias.value = self._add_derived_view(alias.value, view)
             alias.generation = alias.storage.generation
         return alias.value
 
-    def _derive_view(self, base: PieceResult, view: _View) -> PieceResult:
+    def _add_derived_view(self, base: PieceResult, view: _View) -> PieceResult:
         """Add a step that makes a view of a value; return its result."""
         return self._add_step(view.target, (base, *view.arguments))
 
-    def _add_call(self, node: "fx.Node", target: Any, arguments: tuple[Any, Any]) -> PieceResult:
+    def _add_call_steps(
+        self, node: "fx.Node", target: Any, arguments: tuple[Any, Any]
+    ) -> PieceResult:
         """Add the steps of a call that is kept as it is, or those of its own decomposition; return
         its result.
         """
@@ -301,6 +309,12 @@ class _Functionalization:
             )
         self._values.append(value)
         self._steps.append(
-            PieceStep(self._index, target, tuple(args), dict(kwargs or {}), nested_layouts(value))
+            PieceStep(
+                self._index,
+                target,
+                tuple(args),
+                dict(kwargs or {}),
+                layouts_of_nested_tensors(value),
+            )
         )
         return PieceResult(len(self._steps) - 1)

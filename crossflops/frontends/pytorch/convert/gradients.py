@@ -16,8 +16,8 @@ import msgspec
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN
 from crossflops.frontends.pytorch.record.operators import (
     HOOKED,
-    asks_for_gradient,
-    detaches,
+    is_detaching_call,
+    is_gradient_requested,
     is_third_party_operator,
     write_and_return_node,
     write_argument_nodes,
@@ -56,11 +56,15 @@ _ROWS_BY_OUTPUTS = {"expand1": (1, 3), "expand2": (0,), "expand3": (1, 2), "sumd
 _NOWHERE = ("", 0)
 # By the key of the call that made it, or "=" and the name of a parameter: for each way in which a
 # value comes from there, whether it is detached on that way.
-_Sources = dict[str, tuple[bool, ...]]
-_Ways = dict[tuple[str, str], tuple[bool, ...]]  # by two calls: the ways from one to the other
+_DetachmentBySource = dict[str, tuple[bool, ...]]
+_DetachmentByCallPair = dict[
+    tuple[str, str], tuple[bool, ...]
+]  # by two calls: the ways from one to the other
 
 
-def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+def mark_detached_inputs(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
     """Return the graph with marks at the inputs of nodes, and at its outputs, through which no
     gradient flows.
 
@@ -69,27 +73,29 @@ def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[st
     """
     calls = {call.key: call for call in operators.values()}
     cut = {key for key, call in calls.items() if not call.grad}
-    writers = (node for node in program.graph.nodes if _writes_unseen(node))
-    cut |= {operators[node.name].key for node in writers if not _has_further_results(node)}
+    writers = (node for node in program.graph.nodes if _is_third_party_write(node))
+    cut |= {
+        operators[node.name].key for node in writers if not _returns_more_than_written_tensor(node)
+    }
     present = {node.call for node in graph.nodes}
     ways, outputs = _gradient_paths(program, operators, present)
     detached = {pair: flags for pair, flags in ways.items() if any(flags)}
     ends = outputs if len(outputs) == len(graph.outputs) else ()
     if not cut and not detached and not any(ends):
         return graph
-    indices = _detachment_positions(graph, detached)
+    indices = _positions_of_detached_inputs(graph, detached)
     nodes = []
     for node in graph.nodes:
         begun = {index for index, spec in node.training.past.items() if spec.name in graph.starts}
         severed = tuple(index for index in indices.get(node.key, ()) if index not in begun)
-        if node.call in cut or detaches(calls.get(node.call)):
+        if node.call in cut or is_detaching_call(calls.get(node.call)):
             severed = tuple(range(len(node.inputs)))
         nodes.append(node.with_training(severed=severed))
     missing = tuple(index for index, is_cut in enumerate(ends) if is_cut)
     return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
 
 
-def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
+def mark_products_with_other_gradient(graph: Graph, operators: Mapping[str, Call]) -> Graph:
     """Return the graph with marks at matrix products whose gradient PyTorch computes by another
     operator (`cdist`, `bilinear`).
     """
@@ -122,7 +128,7 @@ def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str,
     shapes = (rows, x1[-1]), weight, (rows, x2[-1])
     result = TensorSpec("", first.outputs[0].dtype if first.outputs[0] else "", (rows, weight[0]))
 
-    def whole(node: Node, *names: str) -> Node:
+    def trilinear_node(node: Node, *names: str) -> Node:
         """Return a trilinear node with these names of operands and the result of the layer."""
         operands = zip(names, shapes, strict=True)
         inputs = tuple(TensorSpec(name, result.dtype, shape) for name, shape in operands)
@@ -131,12 +137,12 @@ def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str,
 
     taken = [spec.name if spec is not None else "" for spec in (*first.inputs, *second.inputs)]
     return {
-        first.key: whole(first, taken[0], taken[1], ""),
-        second.key: whole(second, "", "", taken[3]),
+        first.key: trilinear_node(first, taken[0], taken[1], ""),
+        second.key: trilinear_node(second, "", "", taken[3]),
     }
 
 
-def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
+def mark_gradient_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
     """Return the graph with a mark at the last node of each call whose result starts to have a
     gradient.
     """
@@ -149,7 +155,7 @@ def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def mark_lost_starts(
+def add_gradient_starts_without_nodes(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
     """Return the graph with `starts` set: the values at which a gradient starts although no node
@@ -160,7 +166,7 @@ def mark_lost_starts(
     """
     present = {node.call for node in graph.nodes}
     inputs = (node for node in program.graph.nodes if node.op == "placeholder")
-    starts = {node.name: True for node in inputs if asks_for_gradient(node)}
+    starts = {node.name: True for node in inputs if is_gradient_requested(node)}
     lost = {call.key for call in operators.values() if call.starts} - present
     if not lost:
         return msgspec.structs.replace(graph, starts=starts) if starts else graph
@@ -168,14 +174,14 @@ def mark_lost_starts(
         name: msgspec.structs.replace(call, target="") if call.key in lost else call
         for name, call in operators.items()
     }
-    ways: _Ways = {}
+    ways: _DetachmentByCallPair = {}
     gradient_sources(program, plain, present | lost, ways)
     stored_value = _constants_with_gradients(program, operators, lost, present)
     signature = program.graph_signature
     stored = {*signature.inputs_to_parameters.values(), *signature.inputs_to_buffers.values()}
     plainly = {pair for pair, flags in ways.items() if not all(flags)}
     made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
-    leaves = _leaves_of_lost_calls(program, operators, lost, present)
+    leaves = _values_detached_by_lost_source(program, operators, lost, present)
     known: set[tuple[str, str]] = set()
     nodes = []
     for node in graph.nodes:
@@ -207,14 +213,17 @@ def mark_lost_starts(
         if source in lost and not all(flags) and (source, taker) not in known
     }
     graph = msgspec.structs.replace(graph, nodes=tuple(nodes), starts=starts)
-    return _with_reason(graph, takers - cut, START_MISSING)
+    return _with_reason_at_calls(graph, takers - cut, START_MISSING)
 
 
-def _leaves_of_lost_calls(
-    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+def _values_detached_by_lost_source(
+    program: "ExportedProgram",
+    operators: Mapping[str, Call],
+    lost_calls: set[str],
+    present: set[str],
 ) -> dict[str, set[str]]:
-    """Return for each source of gradients the keys of the `lost` calls that detach its value or
-    copy an input. A lost call starts gradients and has no node.
+    """Return for each source of gradients the keys of the `lost_calls` that detach its value
+    or copy an input. A lost call starts gradients and has no node.
 
     A source is the key of a call, or "=" and the name of an input.
     """
@@ -229,8 +238,10 @@ def _leaves_of_lost_calls(
             roots[node] = call.key
         elif call is not None and len(provided) == 1 and provided[0] in roots:
             root = roots[provided[0]]
-            hands_on = _passes_gradient_on(provided[0], node)
-            if call.key in lost and (detaches(call) or (hands_on and root.startswith("="))):
+            hands_on = _passes_gradient_unchanged(provided[0], node)
+            if call.key in lost_calls and (
+                is_detaching_call(call) or (hands_on and root.startswith("="))
+            ):
                 leaves.setdefault(root, set()).add(call.key)
             elif hands_on:
                 roots[node] = root
@@ -248,10 +259,13 @@ class _FoldedConstant(NamedTuple):
 
 
 def _constants_with_gradients(
-    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+    program: "ExportedProgram",
+    operators: Mapping[str, Call],
+    lost_calls: set[str],
+    present: set[str],
 ) -> dict[Hashable, _FoldedConstant]:
-    """Return the constants with gradients that are made of results of `lost` calls, by name and by
-    (key of the call that reads one, shape).
+    """Return the constants with gradients that are made of results of `lost_calls`, by name
+    and by (key of the call that reads one, shape).
 
     They are keyed by the name of a value of the program, which PyTorch reuses where it decomposes
     an operator: so also by the call that reads one, with its shape.
@@ -276,47 +290,47 @@ def _constants_with_gradients(
         if not hasattr(made, "dtype") or not (made.is_floating_point() or made.is_complex()):
             continue
         dtype = str(made.dtype).removeprefix("torch.")
-        if call.key in lost:
+        if call.key in lost_calls:
             stored[node.name] = _FoldedConstant(frozenset({call.key}), True, dtype)
-        elif provided and not detaches(call) and call.grad:
+        elif provided and not is_detaching_call(call) and call.grad:
             full = (
                 len(provided) == 1
                 and provided[0].whole
-                and _passes_gradient_on(_gradient_argument_nodes(node)[0], node)
+                and _passes_gradient_unchanged(_gradient_argument_nodes(node)[0], node)
             )
             sources = frozenset().union(*(value.sources for value in provided))
             stored[node.name] = _FoldedConstant(sources, full, dtype)
     return stored
 
 
-def _passes_gradient_on(provided: "fx.Node", node: "fx.Node") -> bool:
-    """Return True if the operand `provided` gets the gradient of the node's result unchanged,
+def _passes_gradient_unchanged(operand: "fx.Node", node: "fx.Node") -> bool:
+    """Return True if the `operand` gets the gradient of the node's result unchanged,
     element by element.
     """
     packet = getattr(node.target, "overloadpacket", None)
     plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
-    taken, made = (value.meta.get("val") for value in (provided, node))
+    taken, made = (value.meta.get("val") for value in (operand, node))
     if not hasattr(taken, "numel") or not hasattr(made, "numel"):
         return False  # what only asserts makes nothing, and some operators make several tensors
     same = bool(taken.numel() == made.numel())
-    return same and (plain or _is_view(node))
+    return same and (plain or _is_view_of_first_argument(node))
 
 
-def with_hook_marks(graph: Graph, names: Collection[str]) -> Graph:
+def mark_readers_of_hooked_weights(graph: Graph, names: Collection[str]) -> Graph:
     """Return the graph with a mark at each node that reads one of these parameters, which have a
     gradient hook.
     """
-    return _with_weight_reason(graph, names, _HOOK)
+    return _with_reason_at_weight_readers(graph, names, _HOOK)
 
 
-def with_trainability_marks(graph: Graph, names: Collection[str]) -> Graph:
+def mark_readers_of_changed_weights(graph: Graph, names: Collection[str]) -> Graph:
     """Return the graph with a mark at each node that reads one of these parameters, which were
     frozen or made trainable during the run.
     """
-    return _with_weight_reason(graph, names, TURNED)
+    return _with_reason_at_weight_readers(graph, names, TURNED)
 
 
-def _with_weight_reason(graph: Graph, names: Collection[str], reason: str) -> Graph:
+def _with_reason_at_weight_readers(graph: Graph, names: Collection[str], reason: str) -> Graph:
     """Return the graph with `reason`, why the gradient is not counted, at each node that reads one
     of these weights.
     """
@@ -329,17 +343,19 @@ def _with_weight_reason(graph: Graph, names: Collection[str], reason: str) -> Gr
     return msgspec.structs.replace(graph, nodes=tuple(nodes)) if names else graph
 
 
-def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+def mark_hooked_tensors(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
     """Return the graph with a mark at each node whose gradient a hook of a tensor may change."""
     hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
     if not hooked:
         return graph
     origins = gradient_sources(program, operators, {node.call for node in graph.nodes})
     calls = {call for node in hooked for call in origins[node]}
-    return _with_reason(graph, calls, _HOOK)
+    return _with_reason_at_calls(graph, calls, _HOOK)
 
 
-def mark_handed_out(
+def mark_reentrant_checkpoint_outputs(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
     """Return the graph with a mark at each node whose result is a detached output of a reentrant
@@ -350,10 +366,12 @@ def mark_handed_out(
         return graph
     origins = gradient_sources(program, operators, {node.call for node in graph.nodes})
     calls = {call for node in handed for call in origins[node]}
-    return _with_reason(graph, calls, _HANDED_OUT)
+    return _with_reason_at_calls(graph, calls, _HANDED_OUT)
 
 
-def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
+def mark_readers_of_no_grad_views(
+    graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
+) -> Graph:
     """Return the graph with a mark at each node that reads a view made under `torch.no_grad()` of
     a tensor with gradient.
 
@@ -373,16 +391,24 @@ def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
             graded |= {node} if graded.intersection(provided) else set()
             leaves |= {node} if leaves.intersection(provided) else set()
         elif call.grad:
-            graded |= set() if detaches(call) else {node}
+            graded |= set() if is_detaching_call(call) else {node}
             takers |= {call.key} if leaves.intersection(provided) else set()
-            leaves |= {node} if _is_view(node) and leaves.intersection(provided) else set()
-        elif _is_view(node) and not detaches(call) and graded.intersection(provided[:1]):
+            leaves |= (
+                {node}
+                if _is_view_of_first_argument(node) and leaves.intersection(provided)
+                else set()
+            )
+        elif (
+            _is_view_of_first_argument(node)
+            and not is_detaching_call(call)
+            and graded.intersection(provided[:1])
+        ):
             graded.add(node)
             leaves.add(node)
-    return _with_reason(graph, takers, _VIEWED) if takers else graph
+    return _with_reason_at_calls(graph, takers, _VIEWED) if takers else graph
 
 
-def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
+def _with_reason_at_calls(graph: Graph, calls: Container[str], reason: str) -> Graph:
     """Return the graph with `reason`, why the gradient is not counted, at each node of these
     calls.
     """
@@ -398,24 +424,27 @@ def _is_checkpoint_output(node: "fx.Node", operators: Mapping[str, Call]) -> boo
     the checkpoint.
     """
     call = operators.get(node.name)
-    if call is None or not detaches(call) or call.checkpoint is None:
+    if call is None or not is_detaching_call(call) or call.checkpoint is None:
         return False
     if call.checkpoint.kind != "reentrant":
         return False
     takers = [operators.get(user.name) for user in node.users]
-    inside = [taker is not None and _is_in(taker, call.checkpoint.number) for taker in takers]
+    inside = [
+        taker is not None and _is_inside_checkpoint(taker, call.checkpoint.number)
+        for taker in takers
+    ]
     return not all(inside)
 
 
-def _is_in(call: Call, number: int) -> bool:
+def _is_inside_checkpoint(call: Call, checkpoint_number: int) -> bool:
     """Return True if a call is inside the checkpoint with this number, at any depth."""
     checkpoint = call.checkpoint
-    while checkpoint is not None and checkpoint.number != number:
+    while checkpoint is not None and checkpoint.number != checkpoint_number:
         checkpoint = checkpoint.around
     return checkpoint is not None
 
 
-def restore_pasts(
+def restore_overwritten_inputs(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
     """Return the graph in which a node that read a tensor after it was overwritten without
@@ -425,7 +454,7 @@ def restore_pasts(
     pass takes, however its forward pass wrote it.
     """
     present = {node.call for node in graph.nodes}
-    written, taken, sources = _mutation_bases(program, operators, present)
+    written, taken, sources = _trace_in_place_writes(program, operators, present)
     if not written:
         return graph
     made = {
@@ -440,8 +469,8 @@ def restore_pasts(
         past = {}
         for index, spec in enumerate(node.inputs):
             maker, behind = made.get(spec.name, _NOWHERE) if spec else _NOWHERE
-            function = _enclosing_function(maker)
-            is_result = bool(function) and function != _enclosing_function(node.call)
+            function = _outermost_custom_function_key(maker)
+            is_result = bool(function) and function != _outermost_custom_function_key(node.call)
             bases = () if is_result or maker == node.call else written.get(maker, ())
             base = bases[-1 - behind] if behind < len(bases) else None
             if spec is not None and base is not None and base in taken.get(node.call, ()):
@@ -454,23 +483,32 @@ def restore_pasts(
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def _enclosing_function(call: str) -> str:
+def _outermost_custom_function_key(call: str) -> str:
     """Return the key of the outermost custom autograd function that runs a call, "" if none."""
     parts = call.split("/")
     own = next((i for i, part in enumerate(parts) if part.startswith(CUSTOM)), None)
     return "" if own is None else "/".join(parts[: own + 1])
 
 
-def _mutation_bases(
-    program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]], dict[str, str]]:
-    """Return three maps: from each call that writes in place without gradients to the old values
-    that get the gradients, and from each call to the values that it reads for gradients.
+class _TensorOverwrites(NamedTuple):
+    """In-place writes without gradients: by call, the values before the write that get gradients.
 
-    They are the last results of the call. The second mapping has, by every call, the values that
-    it reads for gradients, each as "=" and the name of a parameter or as the call that made it.
-    The third has, by every call, the value of the graph that its result is: that of a copy is
+    Those values are the last results of the call. `read_values` has, by call, the values that it
+    reads for gradients, each as "=" and the name of a parameter or as the call that made it.
+    `value_of_result` has, by call, the value of the graph that its result is: that of a copy is
     what it copies, that of new zeros is "".
+    """
+
+    overwritten_values: dict[str, tuple[str, ...]]
+    read_values: dict[str, set[str]]
+    value_of_result: dict[str, str]
+
+
+def _trace_in_place_writes(
+    program: "ExportedProgram", operators: Mapping[str, Call], calls_with_nodes: set[str]
+) -> _TensorOverwrites:
+    """Return which values the calls of the program overwrite in place without gradients, and which
+    values they read.
     """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     bases: dict[fx.Node, str] = {}
@@ -486,8 +524,8 @@ def _mutation_bases(
             bases[node] = makers[node] = f"={parameters[node.name]}"
         if call is None or first is None:
             continue
-        passes = "" if _is_factory(call) else makers.get(first, "")
-        makers[node] = sources[call.key] = call.key if call.key in present else passes
+        passes = "" if _makes_tensor_without_gradient(call) else makers.get(first, "")
+        makers[node] = sources[call.key] = call.key if call.key in calls_with_nodes else passes
         taken[call.key] = {
             bases[provided]
             for provided in arguments
@@ -495,20 +533,24 @@ def _mutation_bases(
         }
         changes = _is_in_place_call(call) and (not call.grad or first in detached)
         if changes and first in bases:
-            copied = call.key not in present and len(arguments) > 1
+            copied = call.key not in calls_with_nodes and len(arguments) > 1
             written[makers.get(arguments[1], "") if copied else call.key] = (bases[first],)
-        if _writes_unseen(node):
+        if _is_third_party_write(node):
             written[call.key] = tuple(bases.get(base, "") for base in write_argument_nodes(node))
             bases[node] = bases.get(write_and_return_node(node), "")
             continue
-        bases[node] = bases.get(first, "") if changes or _is_view(node) else call.key
-        if detaches(call) or (first in detached and (changes or _is_view(node))):
+        bases[node] = (
+            bases.get(first, "") if changes or _is_view_of_first_argument(node) else call.key
+        )
+        if is_detaching_call(call) or (
+            first in detached and (changes or _is_view_of_first_argument(node))
+        ):
             detached.add(node)
     changed = {call: own for call, own in written.items() if call and any(own)}
-    return changed, taken, sources
+    return _TensorOverwrites(changed, taken, sources)
 
 
-def _is_factory(call: Call) -> bool:
+def _makes_tensor_without_gradient(call: Call) -> bool:
     """Return whether a call makes a tensor from the form of its operand alone: no gradient.
 
     Source: PyTorch, tools/autograd/derivatives.yaml (output_differentiability: [False]).
@@ -517,7 +559,7 @@ def _is_factory(call: Call) -> bool:
     return name.startswith("new_") or name.endswith("_like")
 
 
-def _writes_unseen(node: "fx.Node") -> bool:
+def _is_third_party_write(node: "fx.Node") -> bool:
     """Return True if a node calls an operator of another library that writes in place, which
     autograd does not notice.
 
@@ -527,7 +569,7 @@ def _writes_unseen(node: "fx.Node") -> bool:
     return is_third_party_operator(node) and bool(target._schema.is_mutable)
 
 
-def _has_further_results(node: "fx.Node") -> bool:
+def _returns_more_than_written_tensor(node: "fx.Node") -> bool:
     """Return True if an operator that writes in place returns more than the written tensor."""
     target: Any = node.target
     return bool(target._schema.returns) and write_and_return_node(node) is None
@@ -539,14 +581,16 @@ def _is_in_place_call(call: Call) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _is_view(node: "fx.Node") -> bool:
+def _is_view_of_first_argument(node: "fx.Node") -> bool:
     """Return True if the result of a node is a view of its first argument."""
     schema = getattr(node.target, "_schema", None)
     alias = schema.arguments[0].alias_info if schema and schema.arguments else None
     return alias is not None and not alias.is_write
 
 
-def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
+def _positions_of_detached_inputs(
+    graph: Graph, detached: _DetachmentByCallPair
+) -> dict[str, tuple[int, ...]]:
     """Return for each node, by its key, the positions of its inputs that are detached from
     autograd; UNSURE for an unknown position.
 
@@ -574,33 +618,41 @@ def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int,
     return cut
 
 
+class _GradientPaths(NamedTuple):
+    """The ways of gradients from call to call, and for each output if it is detached on all."""
+
+    ways: _DetachmentByCallPair
+    are_outputs_detached: tuple[bool, ...]
+
+
 def _gradient_paths(
-    program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
-) -> tuple[_Ways, tuple[bool, ...]]:
-    """Return the ways of gradients from call to call, and for each output True if it is detached
-    on every way.
+    program: "ExportedProgram", operators: Mapping[str, Call], calls_with_nodes: set[str]
+) -> _GradientPaths:
+    """Return the ways of gradients from call to call, and for each output if it is detached on
+    every way.
 
     Calls without nodes pass on their inputs.
     """
-    ways: _Ways = {}
-    reached = gradient_sources(program, operators, present, ways)
+    ways: _DetachmentByCallPair = {}
+    reached = gradient_sources(program, operators, calls_with_nodes, ways)
     names = {node.name: node for node in program.graph.nodes}
     provided = [names.get(name) for name in program.graph_signature.user_outputs]
     results = [reached.get(node, {}) for node in provided if node is not None]
-    return ways, tuple(bool(flags) and all(map(all, flags.values())) for flags in results)
+    are_detached = tuple(bool(flags) and all(map(all, flags.values())) for flags in results)
+    return _GradientPaths(ways, are_detached)
 
 
 def gradient_sources(
     program: "ExportedProgram",
     operators: Mapping[str, Call],
-    present: Container[str],
-    ways: _Ways | None = None,
-) -> "dict[fx.Node, _Sources]":
+    calls_with_nodes: Container[str],
+    ways: _DetachmentByCallPair | None = None,
+) -> "dict[fx.Node, _DetachmentBySource]":
     """Return for each FX node the calls and parameters from which its value comes, each with a
     flag for each way: True if it is detached on that way.
     """
     parameters = dict(program.graph_signature.inputs_to_parameters)
-    reached: dict[fx.Node, _Sources] = {}
+    reached: dict[fx.Node, _DetachmentBySource] = {}
     ways = {} if ways is None else ways
     together: dict[Any, Any] = {}
     for node in program.graph.nodes:
@@ -615,13 +667,13 @@ def gradient_sources(
         if full in together:  # each of its results is one of what it takes
             before = reached.get(together[full][node.args[1]], {})
         call = operators.get(node.name)
-        if call is not None and call.key not in present and call.target == _BROADCAST:
+        if call is not None and call.key not in calls_with_nodes and call.target == _BROADCAST:
             together[node] = node.args[0]
-        if call is not None and call.key in present:
+        if call is not None and call.key in calls_with_nodes:
             for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags
             before = {call.key: (False,)}
-        if detaches(call) and not _is_checkpoint_output(node, operators):
+        if is_detaching_call(call) and not _is_checkpoint_output(node, operators):
             before = {source: (True,) * len(flags) for source, flags in before.items()}
         reached[node] = before
     return reached
@@ -638,10 +690,10 @@ def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
     return operands
 
 
-def _merge_gradient_sources(many: list[_Sources]) -> _Sources:
+def _merge_gradient_sources(maps: list[_DetachmentBySource]) -> _DetachmentBySource:
     """Return one map of gradient sources with the flags of all maps."""
-    merged: _Sources = {}
-    for sources in many:
+    merged: _DetachmentBySource = {}
+    for sources in maps:
         for source, flags in sources.items():
             merged[source] = merged.get(source, ()) + flags
     return merged

@@ -5,7 +5,7 @@ folded.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,10 +14,11 @@ from crossflops.frontends.pytorch.convert.exporter import DOMAIN, OPSET
 from crossflops.frontends.pytorch.convert.known_forms import MAKER
 from crossflops.frontends.pytorch.convert.model_passes import reusing_shape_inference
 from crossflops.frontends.pytorch.convert.schemas import schema_defaults, schema_operand_names
-from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.model import WITHIN
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.operators import OWN
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec, TrainingAnnotation
 from crossflops.ir.trace import Call
 from crossflops.operators import find_operator_rule
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.onnx import ONNXProgram
 
+
+# By the name of a tensor with `requires_grad`: True for an input, False for a stored tensor.
+IsInputByLeafName: TypeAlias = dict[str, bool]
 
 # Shape arithmetic that an exporter leaves is folded; work never is.
 
@@ -39,7 +43,7 @@ _PRODUCTS = frozenset(
 )
 
 
-def simplify(program: "ONNXProgram") -> None:
+def fold_shape_arithmetic(program: "ONNXProgram") -> None:
     """Fold the shape arithmetic in the ONNX model of an exported program, in place; computation of
     the model stays.
 
@@ -61,27 +65,27 @@ def simplify(program: "ONNXProgram") -> None:
         inputs = [value for value in node.inputs if value is not None]
         if node.op_type in _PRODUCTS or any(value.name in weights for value in inputs):
             return False
-        if _computes_floats(node) and _is_of_model(node, origins):
+        if _computes_floats(node) and _is_model_computation(node, origins):
             return False
         if all(map(_is_small_or_integer, node.outputs)):
             return True
-        return all(map(_is_small_or_integer, inputs)) and not _is_computing(node)
+        return all(map(_is_small_or_integer, inputs)) and not _does_arithmetic(node)
 
-    def fold() -> None:
+    def fold_shape_constants() -> None:
         """Fold the constants of the ONNX model that are shape arithmetic."""
         with reusing_shape_inference():
             fold_constants(model, onnx_shape_inference=True, should_fold=is_shape_arithmetic)
 
-    _drop_made_up_biases(program)
+    _drop_invented_biases(program)
     notes = {value.name: node.metadata_props for node in model.graph for value in node.outputs}
-    fold()
-    before, unknown = -1, _unknown_shapes(model)
+    fold_shape_constants()
+    before, unknown = -1, _unknown_shape_count(model)
     while unknown and unknown != before:
         # Inference node by node stops behind operators such as LSTM: infer over the whole graph,
         # fold what became known, and go on as long as that brings something.
         common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model)
-        fold()
-        before, unknown = unknown, _unknown_shapes(model)
+        fold_shape_constants()
+        before, unknown = unknown, _unknown_shape_count(model)
     common.IdentityEliminationPass()(model)
     with _preserving_batch_norm_mode(model):
         common.RemoveUnusedNodesPass()(model)
@@ -112,7 +116,7 @@ def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
             node.resize_outputs(results)
 
 
-def _is_computing(node: "ir.Node") -> bool:
+def _does_arithmetic(node: "ir.Node") -> bool:
     """Return True if an ONNX operator computes, not only moves or creates data."""
     if node.op_type == "Range":
         return False
@@ -122,7 +126,7 @@ def _is_computing(node: "ir.Node") -> bool:
 
 def _computes_floats(node: "ir.Node") -> bool:
     """Return True if an ONNX node computes floats, not indices or shapes."""
-    return not all(map(_is_integer, node.outputs)) and _is_computing(node)
+    return not all(map(_has_non_float_type, node.outputs)) and _does_arithmetic(node)
 
 
 class _OperandUses(NamedTuple):
@@ -144,9 +148,9 @@ def _operand_uses(model: "ir.Model") -> _OperandUses:
     taking: set[str] = set()
     values: set[str] = set()
     for node in model.graph.all_nodes():
-        call = fx_name(node)
+        call = fx_node_name(node)
         inputs = [value for value in node.inputs if value is not None]
-        operands = [value for value in inputs if _is_operand(value, call)]
+        operands = [value for value in inputs if _is_passed_to_call(value, call)]
         if operands:
             taking.add(call)
         passed = inputs[:1] if node.op_type == "CastLike" else inputs
@@ -157,7 +161,7 @@ def _operand_uses(model: "ir.Model") -> _OperandUses:
     return _OperandUses(frozenset(taking), frozenset(values))
 
 
-def _is_operand(value: "ir.Value", call: str) -> bool:
+def _is_passed_to_call(value: "ir.Value", call: str) -> bool:
     """Return True if a value is passed to the operator call, False if the exporter wrote it for
     the call.
 
@@ -167,22 +171,22 @@ def _is_operand(value: "ir.Value", call: str) -> bool:
     if made is None:
         maker = value.meta.get(MAKER)
         return maker is None or (maker != call and value.name == maker)
-    maker = fx_name(made)
+    maker = fx_node_name(made)
     return maker != call and (made.op_type != "Constant" or value.name == maker)
 
 
-def _is_of_model(node: "ir.Node", uses: _OperandUses) -> bool:
+def _is_model_computation(node: "ir.Node", uses: _OperandUses) -> bool:
     """Return True if an ONNX node is computation of the model, False if it is arithmetic of the
     exporter.
 
     A call without tensors creates a table (a `linspace`): the exporter's are the numbers in it.
     """
-    if fx_name(node) in uses.taking:
+    if fx_node_name(node) in uses.taking:
         return any(value.name in uses.values for value in node.outputs)
     return any(value.shape is None or len(value.shape) > 0 for value in node.outputs)
 
 
-def _unknown_shapes(model: "ir.Model") -> int:
+def _unknown_shape_count(model: "ir.Model") -> int:
     """Return the number of values in an ONNX model whose shape is unknown or symbolic."""
     return sum(
         value.shape is None or any(not isinstance(extent, int) for extent in value.shape)
@@ -191,14 +195,14 @@ def _unknown_shapes(model: "ir.Model") -> int:
     )
 
 
-def _drop_made_up_biases(program: "ONNXProgram") -> None:
+def _drop_invented_biases(program: "ONNXProgram") -> None:
     """Remove the bias input of each ONNX convolution that has no bias in the PyTorch program."""
-    biased = {node.name for node in program_operator_nodes(program) if _has_bias(node)}
+    biased = {node.name for node in program_operator_nodes(program) if _has_convolution_bias(node)}
     unbiased = {node.name for node in program_operator_nodes(program)} - biased
     for node in program.model.graph.all_nodes():
         if node.op_type not in {"Conv", "ConvTranspose"} or len(node.inputs) < 3:
             continue
-        if fx_name(node) in unbiased:
+        if fx_node_name(node) in unbiased:
             node.replace_input_with(2, None)
 
 
@@ -211,7 +215,7 @@ def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
             yield from module.graph.nodes
 
 
-def _has_bias(node: Any) -> bool:
+def _has_convolution_bias(node: Any) -> bool:
     """Return True if the FX node of a convolution has a bias argument (the third)."""
     return len(node.args) > 2 and node.args[2] is not None
 
@@ -225,19 +229,19 @@ def _fill_fake_weights(model: "ir.Model") -> None:
 
     for value in model.graph.initializers.values():
         raw = getattr(value.const_value, "raw", None)
-        if getattr(raw, "is_meta", False) or is_fake(raw):
+        if not _has_numbers(raw):
             zeros = np.broadcast_to(np.zeros((), value.dtype.numpy()), value.shape.numpy())
             value.const_value = ir.Tensor(zeros, dtype=value.dtype, name=value.name)
 
 
-def _is_integer(value: "ir.Value") -> bool:
+def _has_non_float_type(value: "ir.Value") -> bool:
     """Return True if an ONNX value has a known type that is not a floating point type."""
     return value.dtype is not None and not value.dtype.is_floating_point()
 
 
 def _is_small_or_integer(value: "ir.Value") -> bool:
     """Return True if an ONNX value is of integers, or has few elements."""
-    if _is_integer(value):
+    if _has_non_float_type(value):
         return True
     extents = list(value.shape) if value.shape is not None else []
     size = 1
@@ -246,7 +250,7 @@ def _is_small_or_integer(value: "ir.Value") -> bool:
     return value.shape is not None and size <= _SMALL
 
 
-def fx_name(node: "ir.Node") -> str:
+def fx_node_name(node: "ir.Node") -> str:
     """Return the name of the FX node for which an ONNX node was written; "" if unknown."""
     match = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
     return match[1] if match else ""
@@ -256,6 +260,21 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
     """Return the names of a program's parameters and buffers."""
     exported = program.exported_program
     return frozenset((*exported.state_dict, *exported.constants))
+
+
+def _names_without_numbers(program: "ONNXProgram") -> frozenset[str]:
+    """Return the names of buffers, which a model may overwrite, and of constants without
+    values.
+    """
+    exported = program.exported_program
+    constants = exported.constants.items()
+    empty = (name for name, tensor in constants if not _has_numbers(tensor))
+    return frozenset((*exported.graph_signature.buffers, *empty))
+
+
+def _has_numbers(tensor: Any) -> bool:
+    """Return True if a tensor is neither fake nor on the device "meta"."""
+    return not getattr(tensor, "is_meta", False) and not is_fake_tensor(tensor)
 
 
 def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
@@ -278,7 +297,7 @@ def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
     return {**longer, **known}
 
 
-def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
+def non_parameter_leaves(program: Any, index: ModuleIndex) -> IsInputByLeafName:
     """Return the names of tensors with `requires_grad` that are not parameters of the program:
     with True for an input, False for a stored tensor.
 
@@ -307,7 +326,7 @@ def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
     return inputs | {name.removeprefix(f"{WITHIN}."): False for name in stored}
 
 
-def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
+def with_sparse_marks(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
     """Return the graph with a mark at each node that has a sparse operand or result.
 
     ONNX has no sparse types.
@@ -343,6 +362,8 @@ _VALUES_ASKED = {
     "DFT": (1, 2), "STFT": (3,), "Slice": (1, 2, 3, 4), "Squeeze": (1,), "Unsqueeze": (1,),
     "Reshape": (1,), "NonMaxSuppression": (2,), "TopK": (1,),
 }  # fmt: skip
+_COUNTS = ("INT32", "INT64")
+_MOST_NUMBERS = 1 << 16
 
 
 class Origins(msgspec.Struct, frozen=True):
@@ -350,7 +371,8 @@ class Origins(msgspec.Struct, frozen=True):
 
     `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
     the undecomposed operator by the decomposed one, `opset` the operator sets of the program,
-    `schemas` its calls of operators of PyTorch by the name of their node.
+    `schemas` its calls of operators of PyTorch by the name of their node, `unread` the stored
+    tensors whose numbers are not known.
     """
 
     calls: dict[str, Call]
@@ -359,6 +381,7 @@ class Origins(msgspec.Struct, frozen=True):
     weights: frozenset[str]
     opset: dict[str, int]
     schemas: Mapping[str, Any] = {}
+    unread: frozenset[str] = frozenset()
 
 
 def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
@@ -377,6 +400,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         weight_names(program),
         dict(model.opset_imports),
         {node.name: node for node in program_operator_nodes(program)},
+        _names_without_numbers(program),
     )
     return Graph(
         name="",
@@ -406,11 +430,11 @@ def _convert_graph_nodes(
     """
     nodes = []
     for number, node in enumerate(graph):
-        call = None if inside else origins.calls.get(origins.names.get(fx_name(node), ""))
+        call = None if inside else origins.calls.get(origins.names.get(fx_node_name(node), ""))
         depends = call.depends_on_inputs if call else depending
         domain = "" if node.domain in {"", "ai.onnx"} else node.domain
         op = Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1))
-        schema = origins.schemas.get(fx_name(node)) if domain == DOMAIN else None
+        schema = origins.schemas.get(fx_node_name(node)) if domain == DOMAIN else None
         nodes.append(
             Node(
                 key=node.name or f"{node.op_type}_{number}",
@@ -419,10 +443,11 @@ def _convert_graph_nodes(
                     _onnx_value_spec(v, origins) if v is not None else None for v in node.inputs
                 ),
                 outputs=tuple(
-                    _onnx_value_spec(v, origins) if _has_result(v) else None for v in node.outputs
+                    _onnx_value_spec(v, origins) if _is_output_made(v) else None
+                    for v in node.outputs
                 ),
-                attrs={**schema_defaults(schema, op), **_attributes(node)},
-                values=_constant_input_values(node),
+                attrs={**schema_defaults(schema, op), **_node_attributes(node)},
+                values=_constant_input_values(node) or _foreign_operand_values(node, origins),
                 call=call.key if call else "",
                 path=origins.paths.get(call.key, "") if call else "",
                 bodies=_subgraph_bodies(node, origins, depends),
@@ -451,6 +476,28 @@ def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
         for index, numbers in known.items()
         if numbers is not None
     }
+
+
+def _foreign_operand_values(node: "ir.Node", origins: Origins) -> dict[int, tuple[int, ...]]:
+    """Return the integers of the constant operands of another library's operator, by position: a
+    formula may read how long packed sequences are.
+
+    The model writes these numbers itself. Its buffers, and large tensors, are not among them.
+    """
+    from onnx_ir.convenience import get_const_tensor
+
+    if node.domain != DOMAIN or node.op_type.startswith(OWN):
+        return {}
+    values: dict[int, tuple[int, ...]] = {}
+    for index, value in enumerate(node.inputs):
+        if value is None or value.dtype is None or value.name in origins.unread:
+            continue
+        if value.dtype.name not in _COUNTS or value.shape is None or len(value.shape) > 1:
+            continue
+        numbers = get_const_tensor(value)
+        if numbers is not None and numbers.size <= _MOST_NUMBERS:
+            values[index] = tuple(map(int, numbers.numpy().flat))
+    return values
 
 
 def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
@@ -485,7 +532,7 @@ def _scan_trip_count(node: "ir.Node") -> int | None:
     return first if isinstance(first, int) else None
 
 
-def _has_result(value: "ir.Value") -> bool:
+def _is_output_made(value: "ir.Value") -> bool:
     """Return True if an ONNX node makes this output; False if the optional output is left out."""
     known = value.dtype is not None or value.shape is not None
     return bool(value.name) and (known or bool(value.uses()) or value.is_graph_output())
@@ -509,7 +556,7 @@ def _onnx_value_spec(value: "ir.Value", origins: Origins, role: str = "") -> Ten
     return TensorSpec(value.name or "", dtype, shape if known else None, role)
 
 
-def _attributes(node: "ir.Node") -> dict[str, Attribute]:
+def _node_attributes(node: "ir.Node") -> dict[str, Attribute]:
     """Return an ONNX node's attributes as Python values by name, for a Dropout with its training
     mode.
     """

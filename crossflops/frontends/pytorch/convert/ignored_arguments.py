@@ -84,14 +84,14 @@ _NAMED = {
 }
 
 
-def outcome(operator: str, argument: str) -> str | None:
+def effect_of_ignored_argument(operator: str, argument: str) -> str | None:
     """Return what happens if the translation of `operator` ignores `argument`, as text; None if
     that is not listed.
     """
     return BY_OPERATOR.get(operator, {}).get(argument) or EVERYWHERE.get(argument)
 
 
-def loses_argument(node: Any) -> bool:
+def is_argument_ignored(node: Any) -> bool:
     """Return True if the ONNX translation of a node ignores an argument that matters, with a value
     other than its default.
     """

@@ -16,35 +16,36 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossflops.frontends.pytorch.convert.form_folding import (
-    FoldedForm,
-    FormNode,
+    FoldedTranslation,
     GivenValue,
     MadeValue,
-    fold_form,
+    TranslationNode,
+    fold_translation_nodes,
 )
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 if TYPE_CHECKING:
     from torch import fx
 
 _KEPT_FORMS = 5_000
-_KNOWN: "OrderedDict[Any, _WrittenForm]" = OrderedDict()
+_KNOWN: "OrderedDict[Any, _RecordedTranslation]" = OrderedDict()
 
 
 class _NotPlainError(Exception):
     """An error of an operator call whose arguments cannot be a cache key."""
 
 
-class _WrittenForm(NamedTuple):
+class _RecordedTranslation(NamedTuple):
     """The nodes that a form writes for values of these types and shapes."""
 
     given: tuple[Any, ...]
     types: tuple[tuple[Any, tuple[int, ...] | None], ...]  # of what is given; extents if all known
-    nodes: tuple[FormNode, ...]
+    nodes: tuple[TranslationNode, ...]
     outputs: Any
-    replacement: dict[Any, FoldedForm | None]  # by which outputs are used, and whether a bias is
+    # by which outputs are used, and whether a bias is
+    replacement: dict[Any, FoldedTranslation | None]
 
 
 class WritingPlace:
@@ -60,22 +61,24 @@ class WritingPlace:
 
 
 @contextmanager
-def noting_places(source_program: Any) -> Iterator[WritingPlace]:
+def tracking_writing_place(source_program: Any) -> Iterator[WritingPlace]:
     """Yield an object that says, inside the block, at which FX node and ONNX graph the exporter
     is.
 
     The notes that it makes for the ONNX nodes of an operator call are made once.
     """
     writing_place = WritingPlace()
-    exporter = owner_of(inventory.EXPORT_CALLS)
+    exporter = patch_owner(inventory.EXPORT_CALLS)
     names = inventory.EXPORT_CALLS.names
     if is_reference_export() or not all(hasattr(exporter, name) for name in names):
         yield writing_place
         return
-    translate, annotate = (original(exporter, name, inventory.EXPORT_CALLS) for name in names)
+    translate, annotate = (
+        original_attribute(exporter, name, inventory.EXPORT_CALLS) for name in names
+    )
     may_fold = _has_plain_names(source_program)
 
-    def translate_here(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+    def translate_at_place(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         """Translate an FX node to ONNX, with this node and graph in `writing_place`."""
         graph = kwargs.get("graph_like")
         writing_place.graph = graph if may_fold and graph is model.graph else None
@@ -95,7 +98,7 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
         ir_node.metadata_props.update(noted[1])
 
     with (
-        patching_attribute(exporter, names[0], translate_here, inventory.EXPORT_CALLS),
+        patching_attribute(exporter, names[0], translate_at_place, inventory.EXPORT_CALLS),
         patching_attribute(exporter, names[1], annotate_once, inventory.EXPORT_CALLS),
     ):
         yield writing_place
@@ -118,29 +121,30 @@ def _has_plain_names(source_program: Any) -> bool:
     return not any(map(_NUMBERED.fullmatch, names))
 
 
-def form_of(
+def translation_from_stored_nodes(
     node: "fx.Node",
     flags: tuple[Any, ...],
-    find: Callable[[], tuple[Any, str]],
+    find_translation: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
 ) -> tuple[Any, str]:
     """Return the function that writes the ONNX nodes of an operator call (stored ones where
     possible), or None, and a message.
 
-    `find` returns the form itself, or None and a reason. `flags` say which of several forms it is.
+    `find_translation` returns the form itself, or None and a reason. `flags` say which of several
+    forms it is.
     """
     try:
-        key = _node_form_key(node, flags)
+        key = _translation_cache_key(node, flags)
     except _NotPlainError:
-        return find()
+        return find_translation()
     form_record = _KNOWN.get(key)
     if form_record is not None:
         _KNOWN.move_to_end(key)
-        return partial(_write_again, form_record, find, writing_place), ""
-    form, why = find()
+        return partial(_write_stored_translation, form_record, find_translation, writing_place), ""
+    form, why = find_translation()
     if form is None:
         return None, why
-    return partial(_write_and_store_form, key, form, writing_place), why
+    return partial(_write_and_store_translation, key, form, writing_place), why
 
 
 # What decides.
@@ -149,7 +153,7 @@ _OWN = ("aten", "prims")
 _PLAIN = (int, float, bool, str, type(None))
 
 
-def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
+def _translation_cache_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
     """Return the cache key of the ONNX nodes for an FX node: operator, arguments, dtypes and
     shapes.
     """
@@ -159,13 +163,13 @@ def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _OWN:
         raise _NotPlainError  # others may write without their recorder
     known: dict[Any, int] = {}
-    args = _form_argument_key(node.args, known)
-    named = tuple((name, _form_argument_key(value, known)) for name, value in node.kwargs.items())
-    tensors = tuple(_tensor_key(at.meta.get("val")) for at in known)
+    args = _argument_cache_key(node.args, known)
+    named = tuple((name, _argument_cache_key(value, known)) for name, value in node.kwargs.items())
+    tensors = tuple(_dtype_and_shape_key(at.meta.get("val")) for at in known)
     return target, flags, args, named, tensors, torch.get_default_dtype()
 
 
-def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
+def _argument_cache_key(argument: Any, known: dict[Any, int]) -> Any:
     """Return an argument of an FX node as a hashable key; a tensor is its number in the order of
     first use, stored in `known`.
     """
@@ -174,7 +178,7 @@ def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
     if isinstance(argument, torch.fx.Node):
         return GivenValue(known.setdefault(argument, len(known)))
     if isinstance(argument, list | tuple):
-        return tuple(_form_argument_key(item, known) for item in argument)
+        return tuple(_argument_cache_key(item, known) for item in argument)
     if type(argument) in _PLAIN:
         return type(argument), repr(argument)
     if isinstance(argument, torch.dtype | torch.device | torch.layout | torch.memory_format):
@@ -182,12 +186,12 @@ def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
     raise _NotPlainError
 
 
-def _tensor_key(value: Any) -> Any:
+def _dtype_and_shape_key(value: Any) -> Any:
     """Return dtype and shape of a tensor as a key; for a list a tuple of keys."""
     import torch
 
     if isinstance(value, list | tuple):
-        return tuple(map(_tensor_key, value))
+        return tuple(map(_dtype_and_shape_key, value))
     if not isinstance(value, torch.Tensor):
         raise _NotPlainError
     if not all(type(extent) is int for extent in value.shape):
@@ -195,7 +199,7 @@ def _tensor_key(value: Any) -> Any:
     return value.dtype, tuple(value.shape)
 
 
-def _value_key(value: Any) -> Any:
+def _onnx_type_and_shape_key(value: Any) -> Any:
     """Return the type and the shape of an ONNX value as a hashable key of texts."""
     kind, shape = value.type, value.shape
     return str(kind), None if shape is None else tuple(map(str, shape))
@@ -216,7 +220,7 @@ def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]
     return stored
 
 
-def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
+def _replace_onnx_values(arguments: Any, others: dict[int, Any]) -> Any:
     """Return nested arguments in which each ONNX value is replaced by that of its id in
     `others`.
     """
@@ -225,16 +229,16 @@ def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
     if isinstance(arguments, ir.Value):
         return others[id(arguments)]
     if isinstance(arguments, list | tuple):
-        return type(arguments)([_with_other_values(item, others) for item in arguments])
+        return type(arguments)([_replace_onnx_values(item, others) for item in arguments])
     if isinstance(arguments, dict):
-        return {name: _with_other_values(item, others) for name, item in arguments.items()}
+        return {name: _replace_onnx_values(item, others) for name, item in arguments.items()}
     return arguments
 
 
 # Writing.
 
 
-def _write_and_store_form(
+def _write_and_store_translation(
     key: Any, form: Callable[..., Any], writing_place: WritingPlace, *args: Any, **kwargs: Any
 ) -> Any:
     """Write the ONNX nodes of a translation, store them under `key` to be written again, and
@@ -242,17 +246,17 @@ def _write_and_store_form(
     """
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     try:
-        form_record = _record_form_nodes(form, args, kwargs, values)
+        form_record = _record_translation_nodes(form, args, kwargs, values)
     except Exception:  # of the form: it says so where it is called itself
         return form(*args, **kwargs)
     _KNOWN[key] = form_record
     while len(_KNOWN) > _KEPT_FORMS:
         _KNOWN.popitem(last=False)
-    return _replay_form_nodes(form_record, values, writing_place)
+    return _write_recorded_nodes(form_record, values, writing_place)
 
 
-def _write_again(
-    form_record: _WrittenForm,
+def _write_stored_translation(
+    form_record: _RecordedTranslation,
     find: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
     *args: Any,
@@ -262,13 +266,15 @@ def _write_again(
     types; return the results.
     """
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
-    if tuple(map(_value_key, values)) != form_record.given:
+    if tuple(map(_onnx_type_and_shape_key, values)) != form_record.given:
         form, _ = find()
         return form(*args, **kwargs)
-    return _replay_form_nodes(form_record, values, writing_place)
+    return _write_recorded_nodes(form_record, values, writing_place)
 
 
-def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
+def _record_translation_nodes(
+    form: Any, args: Any, kwargs: Any, values: Sequence[Any]
+) -> _RecordedTranslation:
     """Call a translation on new values of the same types and shapes, and return the nodes that it
     writes.
     """
@@ -288,7 +294,7 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     others = {id(value): other for value, other in zip(values, own, strict=True)}
     recorder: Any = _building.OpRecorder(tracer.opset, {})
     with evaluator.default_as(recorder):
-        outputs = form(*_with_other_values(args, others), **_with_other_values(kwargs, others))
+        outputs = form(*_replace_onnx_values(args, others), **_replace_onnx_values(kwargs, others))
     nodes, constants = recorder.nodes, recorder.constant_farm
     if recorder.functions:
         raise _NotPlainError
@@ -303,7 +309,7 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
         if any("GRAPH" in attribute.type.name for attribute in attributes) or node.metadata_props:
             raise _NotPlainError
         form_record.append(
-            FormNode(
+            TranslationNode(
                 node.domain,
                 node.op_type,
                 node.overload,
@@ -320,12 +326,12 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     several = isinstance(outputs, list | tuple)
     results = [known[id(value)] for value in (outputs if several else [outputs])]
     outputs = type(outputs)(results) if several else results[0]
-    provided = tuple(map(_value_key, values))
-    types = tuple(map(_type_and_extents, values))
-    return _WrittenForm(provided, types, tuple(form_record), outputs, {})
+    provided = tuple(map(_onnx_type_and_shape_key, values))
+    types = tuple(map(_element_type_and_shape, values))
+    return _RecordedTranslation(provided, types, tuple(form_record), outputs, {})
 
 
-def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
+def _element_type_and_shape(value: Any) -> tuple[Any, tuple[int, ...] | None]:
     """Return the element type of an ONNX value, and its shape, None if a size is unknown."""
     extents = None if value.shape is None else tuple(value.shape.dims)
     is_known = extents is not None and all(type(extent) is int for extent in extents)
@@ -339,8 +345,8 @@ def _copy_type_or_shape(value: Any) -> Any:
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
 
 
-def _replay_form_nodes(
-    form_record: _WrittenForm, values: Sequence[Any], writing_place: WritingPlace
+def _write_recorded_nodes(
+    form_record: _RecordedTranslation, values: Sequence[Any], writing_place: WritingPlace
 ) -> Any:
     """Write the stored nodes of a translation with these values as operands; return the
     results.
@@ -349,29 +355,35 @@ def _replay_form_nodes(
 
     tracer: Any = _core.current_tracer
     replacement = (
-        None if writing_place.graph is None else _fold_form(form_record, tracer, writing_place)
+        None
+        if writing_place.graph is None
+        else _fold_recorded_translation(form_record, tracer, writing_place)
     )
     if replacement is not None:
-        return _replay_folded_form(form_record, replacement, values, tracer, writing_place)
+        return _write_folded_nodes(form_record, replacement, values, tracer, writing_place)
     node_outputs: list[Any] = []
     for node in form_record.nodes:
         shared = None if node.constant is None else tracer.constant_farm.get(node.constant)
         if shared is not None:
             node_outputs.append((shared,))
             continue
-        outputs = _new_results(node, tracer)
+        outputs = _new_output_values(node, tracer)
         tracer.nodes.append(
-            _new_form_node(
-                node, [_value_at(at, values, node_outputs) for at in node.inputs], outputs
+            _copy_recorded_node(
+                node,
+                [_resolve_stored_reference(at, values, node_outputs) for at in node.inputs],
+                outputs,
             )
         )
         if node.constant is not None:
             tracer.constant_farm[node.constant] = outputs[0]
         node_outputs.append(outputs)
-    return _form_results(form_record, values, node_outputs)
+    return _resolve_recorded_results(form_record, values, node_outputs)
 
 
-def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) -> Any:
+def _resolve_stored_reference(
+    index: Any, values: Sequence[Any], node_outputs: Sequence[Any]
+) -> Any:
     """Return the ONNX value that a stored reference means: one of `values`, or an output of a new
     node; None for None.
     """
@@ -380,20 +392,20 @@ def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) ->
     return None if index is None else values[index.place]
 
 
-def _form_results(
-    form_record: _WrittenForm, values: Sequence[Any], node_outputs: Sequence[Any]
+def _resolve_recorded_results(
+    form_record: _RecordedTranslation, values: Sequence[Any], node_outputs: Sequence[Any]
 ) -> Any:
     """Return the ONNX values of the results of a stored translation: one value, or a list or tuple
     of them.
     """
     if isinstance(form_record.outputs, list | tuple):
         return type(form_record.outputs)(
-            [_value_at(at, values, node_outputs) for at in form_record.outputs]
+            [_resolve_stored_reference(at, values, node_outputs) for at in form_record.outputs]
         )
-    return _value_at(form_record.outputs, values, node_outputs)
+    return _resolve_stored_reference(form_record.outputs, values, node_outputs)
 
 
-def _new_results(node: FormNode, tracer: Any) -> list[Any]:
+def _new_output_values(node: TranslationNode, tracer: Any) -> list[Any]:
     """Return new ONNX values with the types and shapes of a stored node's outputs."""
     from torch.onnx._internal.exporter import _tensors
 
@@ -405,7 +417,9 @@ def _new_results(node: FormNode, tracer: Any) -> list[Any]:
     ]
 
 
-def _new_form_node(node: FormNode, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+def _copy_recorded_node(
+    node: TranslationNode, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> Any:
     """Return a new ONNX node that is a copy of a stored node with these inputs and outputs."""
     import onnx_ir as ir
 
@@ -426,9 +440,9 @@ MAKER = "crossflops.maker"  # of a number: the name of the operator call that it
 REPLACED = "crossflops.replaced"  # nodes that a folder would have written before this
 
 
-def _fold_form(
-    form_record: _WrittenForm, tracer: Any, writing_place: WritingPlace
-) -> FoldedForm | None:
+def _fold_recorded_translation(
+    form_record: _RecordedTranslation, tracer: Any, writing_place: WritingPlace
+) -> FoldedTranslation | None:
     """Return which stored nodes of a translation remain after constant folding; None if all do."""
     assert writing_place.node is not None
     results = (
@@ -436,12 +450,12 @@ def _fold_form(
         if isinstance(form_record.outputs, list | tuple)
         else [form_record.outputs]
     )
-    used = _used_results(writing_place.node, len(results))
-    is_unbiased = not _takes_bias(writing_place.node)
+    used = _used_result_indices(writing_place.node, len(results))
+    is_unbiased = not _has_third_argument(writing_place.node)
     key = used, is_unbiased
     if key not in form_record.replacement:
-        evaluator = owner_of(inventory.FOLDED_VALUES)()
-        form_record.replacement[key] = fold_form(
+        evaluator = patch_owner(inventory.FOLDED_VALUES)()
+        form_record.replacement[key] = fold_translation_nodes(
             form_record.nodes,
             results,
             used,
@@ -461,24 +475,24 @@ def _fold_form(
     return replacement
 
 
-def _takes_bias(node: "fx.Node") -> bool:
+def _has_third_argument(node: "fx.Node") -> bool:
     """Return True if an FX node has a third argument, the bias of a convolution."""
     return len(node.args) > 2 and node.args[2] is not None
 
 
-def _used_results(node: "fx.Node", number: int) -> frozenset[int]:
+def _used_result_indices(node: "fx.Node", result_count: int) -> frozenset[int]:
     """Return the indices of the results of an operator that other nodes read; all if that is
     unknown.
     """
-    is_each = number > 1 and all(user.target is operator.getitem for user in node.users)
+    is_each = result_count > 1 and all(user.target is operator.getitem for user in node.users)
     if not is_each:
-        return frozenset(range(number))
+        return frozenset(range(result_count))
     return frozenset(int(str(user.args[1])) for user in node.users)
 
 
-def _replay_folded_form(
-    form_record: _WrittenForm,
-    replacement: FoldedForm,
+def _write_folded_nodes(
+    form_record: _RecordedTranslation,
+    replacement: FoldedTranslation,
     values: Sequence[Any],
     tracer: Any,
     writing_place: WritingPlace,
@@ -506,12 +520,14 @@ def _replay_folded_form(
             free = [names._unique_value_name() for at in results if at not in named_later]
             number = replacement.constants.get(results[0])
             if number is not None:
-                node_outputs.append([_new_number(free[0], number, writing_place)])
+                node_outputs.append([_add_constant_initializer(free[0], number, writing_place)])
             else:
-                node_outputs.append(_new_results(node, tracer) if is_unnamed else ())
+                node_outputs.append(_new_output_values(node, tracer) if is_unnamed else ())
             continue
-        outputs = _new_results(node, tracer)
-        new = _new_form_node(node, [_value_at(at, values, node_outputs) for at in inputs], outputs)
+        outputs = _new_output_values(node, tracer)
+        new = _copy_recorded_node(
+            node, [_resolve_stored_reference(at, values, node_outputs) for at in inputs], outputs
+        )
         if not is_unnamed:
             names.register_or_name_node(new)
         for at, value in zip(results, outputs, strict=True):
@@ -523,10 +539,10 @@ def _replay_folded_form(
         if node.constant is not None:
             tracer.constant_farm[node.constant] = outputs[0]
         node_outputs.append(outputs)
-    return _form_results(form_record, values, node_outputs)
+    return _resolve_recorded_results(form_record, values, node_outputs)
 
 
-def _new_number(name: str, number: Any, writing_place: WritingPlace) -> Any:
+def _add_constant_initializer(name: str, number: Any, writing_place: WritingPlace) -> Any:
     """Add a constant of this name to the ONNX graph as an initializer, and return its value."""
     import onnx_ir as ir
 

@@ -13,7 +13,7 @@ import numpy as np
 from crossflops.frontends.pytorch.convert.known_forms import REPLACED
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 # Shapes and types of results, inferred once for nodes that are alike.
 
@@ -38,11 +38,11 @@ def reusing_shape_inference() -> Iterator[None]:
     if is_reference_export():
         yield
         return
-    folder = owner_of(inventory.FOLDED_SHAPES)
-    infer = original(folder, "_do_inference", inventory.FOLDED_SHAPES)
+    folder = patch_owner(inventory.FOLDED_SHAPES)
+    infer = original_attribute(folder, "_do_inference", inventory.FOLDED_SHAPES)
     keys = _NodeKeys()
 
-    def infer_once(self: Any, node: Any) -> None:
+    def infer_node_shapes_once(self: Any, node: Any) -> None:
         """Set the types and shapes of an ONNX node's outputs, which are inferred once for equal
         nodes.
         """
@@ -53,25 +53,25 @@ def reusing_shape_inference() -> Iterator[None]:
         known = None if key is None else _INFERRED.get(key)
         if known is not None:
             _INFERRED.move_to_end(key)
-            _set_results(node, known)
+            _set_inferred_outputs(node, known)
             return
         before = [(value.type, value.shape) for value in node.outputs]
         for value in node.outputs:
             value.type = value.shape = None
         infer(self, node)
-        results = tuple(_inference_result(value) for value in node.outputs)
+        results = tuple(_type_and_shape_of_value(value) for value in node.outputs)
         for value, (kind, shape) in zip(node.outputs, before, strict=True):
             value.type, value.shape = kind, shape
         if key is not None:
             _INFERRED[key] = results
             while len(_INFERRED) > _KEPT_INFERENCES:
                 _INFERRED.popitem(last=False)
-        _set_results(node, results)
+        _set_inferred_outputs(node, results)
 
-    evaluator = owner_of(inventory.FOLDED_VALUES)
-    evaluate = original(evaluator, "evaluate", inventory.FOLDED_VALUES)
+    evaluator = patch_owner(inventory.FOLDED_VALUES)
+    evaluate = original_attribute(evaluator, "evaluate", inventory.FOLDED_VALUES)
 
-    def evaluate_once(self: Any, *operator: Any, **attributes: Any) -> Any:
+    def evaluate_constants_once(self: Any, *operator: Any, **attributes: Any) -> Any:
         """Return the result of an ONNX operator on constants, which is computed once for equal
         operands.
         """
@@ -88,19 +88,23 @@ def reusing_shape_inference() -> Iterator[None]:
         return result
 
     with (
-        patching_attribute(folder, "_do_inference", infer_once, inventory.FOLDED_SHAPES),
-        patching_attribute(evaluator, "evaluate", evaluate_once, inventory.FOLDED_VALUES),
+        patching_attribute(
+            folder, "_do_inference", infer_node_shapes_once, inventory.FOLDED_SHAPES
+        ),
+        patching_attribute(
+            evaluator, "evaluate", evaluate_constants_once, inventory.FOLDED_VALUES
+        ),
     ):
         yield
 
 
-def _inference_result(value: Any) -> _InferredTensor | None:
+def _type_and_shape_of_value(value: Any) -> _InferredTensor | None:
     """Return the type and shape that were inferred for an ONNX value; None if neither is known."""
     known = value.type is not None or value.shape is not None
     return _InferredTensor(value.type, value.shape) if known else None
 
 
-def _set_results(node: Any, results: tuple[_InferredTensor | None, ...]) -> None:
+def _set_inferred_outputs(node: Any, results: tuple[_InferredTensor | None, ...]) -> None:
     """Set the inferred types and shapes at the outputs of an ONNX node, and keep known sizes."""
     from onnxscript.optimizer._constant_folding import _merge_shapes
 
@@ -232,10 +236,10 @@ def renumbering_opsets() -> Iterator[None]:
     if is_reference_export():
         yield
         return
-    library = owner_of(inventory.VERSION_CONVERTER)
-    convert = original(library, "convert_version", inventory.VERSION_CONVERTER)
+    library = patch_owner(inventory.VERSION_CONVERTER)
+    convert = original_attribute(library, "convert_version", inventory.VERSION_CONVERTER)
 
-    def renumber(model: Any, target_version: int, *args: Any, **kwargs: Any) -> Any:
+    def convert_opset_version(model: Any, target_version: int, *args: Any, **kwargs: Any) -> Any:
         """Convert an ONNX model to another opset version; if its operators do not change, only set
         the version.
         """
@@ -256,7 +260,9 @@ def renumbering_opsets() -> Iterator[None]:
         common.RemoveUnusedOpsetsPass()(model)
         return None
 
-    with patching_attribute(library, "convert_version", renumber, inventory.VERSION_CONVERTER):
+    with patching_attribute(
+        library, "convert_version", convert_opset_version, inventory.VERSION_CONVERTER
+    ):
         yield
 
 

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN
-from crossflops.frontends.pytorch.convert.graph import fx_name, program_operator_nodes
-from crossflops.frontends.pytorch.convert.writing_operators import WritingCall, find_writing_call
-from crossflops.frontends.pytorch.load.fakes import without_values
+from crossflops.frontends.pytorch.convert.graph import fx_node_name, program_operator_nodes
+from crossflops.frontends.pytorch.convert.writing_operators import MutatingCall, find_mutating_call
+from crossflops.frontends.pytorch.load.fakes import fake_tensor_factory
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.operators import OWN
 from crossflops.ir.graph import Graph, Node
@@ -28,14 +28,17 @@ from crossflops.operators import find_operator_rule, is_counted_by_package
 Convert: TypeAlias = Callable[[Any, tuple[Any, ...]], Graph]
 # Real arguments of each call of these operators in a run of the model, in order; None without.
 RunCalls: TypeAlias = Callable[[frozenset[Any]], Mapping[Any, Sequence[tuple[Any, Any]]]]
+GraphOrReason: TypeAlias = Graph | str  # the text says why there is no graph
+# The Python function of a kernel and "", or None and the text of why there is none.
+KernelOrReason: TypeAlias = tuple[Callable[..., Any] | None, str]
 
 _KERNEL = re.compile(r"^(?P<key>\w+)(?:\[alias\])?: registered at (?P<place>.*?):(?P<line>\d+) ::")
 _FOREIGN = "its result is not computed by PyTorch from its operands, but by NumPy or other code"
 _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CUDA")
 
 
-def open_operator_bodies(
-    graph: Graph, source_program: Any, convert: Convert, run: RunCalls
+def add_custom_operator_bodies(
+    graph: Graph, source_program: Any, convert: Convert, run_and_copy_arguments: RunCalls
 ) -> Graph:
     """Return the graph in which uncounted custom operators have bodies: the recorded work of their
     Python kernels.
@@ -44,19 +47,21 @@ def open_operator_bodies(
         graph: the graph of the program.
         source_program: the exporter's model, whose nodes have the names of the graph's.
         convert: makes the graph of a module.
-        run: runs the model, where a kernel needs values.
+        run_and_copy_arguments: runs the model, where a kernel needs values.
     """
     closed = {node.key for node in graph.nodes if _is_uncounted_operator(node)}
     if not closed:
         return graph
     programs = {node.name: node for node in program_operator_nodes(source_program)}
     calls = {
-        node.name: programs[fx_name(node)]
+        node.name: programs[fx_node_name(node)]
         for node in source_program.model.graph
-        if node.name in closed and fx_name(node) in programs
+        if node.name in closed and fx_node_name(node) in programs
     }
-    opening = _Opening(convert, run, calls)
-    nodes = tuple(opening.open_node(node) if node.key in closed else node for node in graph.nodes)
+    opening = _KernelBodyRecorder(convert, run_and_copy_arguments, calls)
+    nodes = tuple(
+        opening.with_recorded_body(node) if node.key in closed else node for node in graph.nodes
+    )
     return replace(graph, nodes=nodes)
 
 
@@ -68,47 +73,49 @@ def _is_uncounted_operator(node: Node) -> bool:
     return find_operator_rule(node.op) is None
 
 
-class _Opening:
+class _KernelBodyRecorder:
     """A converter of custom operators' kernels to bodies, with a cache by kind of call."""
 
     def __init__(self, convert: Convert, run: RunCalls, calls: Mapping[str, Any]) -> None:
         """Prepare conversion of custom operators' kernels to graphs, with empty caches."""
         self._convert, self._run, self._calls = convert, run, calls
-        self._known: dict[Any, Graph | str] = {}
+        self._known: dict[Any, GraphOrReason] = {}
         self._ran: Mapping[Any, Sequence[tuple[Any, Any]]] | None = None
         self._number: dict[Any, int] = defaultdict(int)  # by operator: calls so far
 
-    def open_node(self, node: Node) -> Node:
+    def with_recorded_body(self, node: Node) -> Node:
         """Return the node of a custom operator with the recorded body of its kernel, or with the
         reason why it has none.
         """
         call = self._calls.get(node.key)
         if call is None:
             return node
-        target, writing = _operator_of_model(call)
+        target, writing = _original_operator(call)
         number = self._number[target]
         self._number[target] += 1
         kernel, reason = find_python_kernel(target)
         if kernel is None:
             return replace(node, closed=reason)
         if writing is not None:
-            kernel = writing.without_writes(kernel)
+            kernel = writing.kernel_on_copies(kernel)
         key = target, node.op, repr(node.attrs), tuple(
             (spec.dtype, spec.shape) if spec else None for spec in node.inputs
         )  # fmt: skip
         if key not in self._known:
-            self._known[key] = self._body_on_fakes(node, call, kernel)
+            self._known[key] = self._record_body_on_fake_tensors(node, call, kernel)
         body = self._known[key]
         if not isinstance(body, str):
             return _with_body(node, body, "fake")
-        real = self._body_of_run(call, kernel, number)
+        real = self._record_body_on_run_arguments(call, kernel, number)
         if isinstance(real, str):
             return replace(node, closed=f"its body cannot be recorded: {body or real}")
-        if not _are_results_derived(real):
+        if not _are_outputs_computed_from_inputs(real):
             return replace(node, closed=_FOREIGN)
         return replace(_with_body(node, real, "real"), depends_on_inputs=True)
 
-    def _body_on_fakes(self, node: Node, call: Any, kernel: Callable[..., Any]) -> Graph | str:
+    def _record_body_on_fake_tensors(
+        self, node: Node, call: Any, kernel: Callable[..., Any]
+    ) -> GraphOrReason:
         """Return the graph of a kernel, recorded on tensors without values, or the text of why
         there is none.
         """
@@ -117,9 +124,9 @@ class _Opening:
         if any(spec is None or spec.shape is None for spec in node.inputs):
             return "its sizes are unknown"
         shapes = iter([spec.shape for spec in node.inputs if spec is not None])
-        plain = without_values()
+        plain = fake_tensor_factory()
 
-        def stand_in(item: Any) -> Any:
+        def to_fake_tensor(item: Any) -> Any:
             """Return a tensor without values that has the shape and dtype of an FX node's
             result.
             """
@@ -129,28 +136,32 @@ class _Opening:
             shape = next(shapes, tuple(entry.shape))
             return plain(torch.empty(shape, dtype=entry.dtype, device="meta"))
 
-        args = torch.fx.map_arg(call.args, stand_in)
-        kwargs = torch.fx.map_arg(call.kwargs, stand_in)
-        writing = find_writing_call(call.target)
+        args = torch.fx.map_arg(call.args, to_fake_tensor)
+        kwargs = torch.fx.map_arg(call.kwargs, to_fake_tensor)
+        writing = find_mutating_call(call.target)
         if writing is not None:
             args, kwargs = writing.arguments_with_values(args)
-        return self._convert_kernel(kernel, args, kwargs)
+        return self._record_kernel_graph(kernel, args, kwargs)
 
-    def _body_of_run(self, call: Any, kernel: Callable[..., Any], number: int) -> Graph | str:
-        """Return the graph of a kernel, recorded on the arguments of call `number` in a real run,
-        or the text of why there is none.
+    def _record_body_on_run_arguments(
+        self, call: Any, kernel: Callable[..., Any], call_index: int
+    ) -> GraphOrReason:
+        """Return the graph of a kernel, recorded on the arguments of call `call_index` in a real
+        run, or the text of why there is none.
         """
         if self._ran is None:
-            targets = (_operator_of_model(entry)[0] for entry in self._calls.values())
+            targets = (_original_operator(entry)[0] for entry in self._calls.values())
             self._ran = self._run(frozenset(targets))
-        seen = self._ran.get(_operator_of_model(call)[0], ())
-        if len(seen) <= number:
+        seen = self._ran.get(_original_operator(call)[0], ())
+        if len(seen) <= call_index:
             return "it needs tensor values"
-        return self._convert_kernel(kernel, *seen[number])
+        return self._record_kernel_graph(kernel, *seen[call_index])
 
-    def _convert_kernel(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Graph | str:
+    def _record_kernel_graph(
+        self, kernel: Callable[..., Any], args: Any, kwargs: Any
+    ) -> GraphOrReason:
         """Return the graph of a kernel called with these arguments, or the text of the error."""
-        module, tensors = _kernel_module(kernel, args, kwargs)
+        module, tensors = _module_of_kernel_call(kernel, args, kwargs)
         try:
             return self._convert(module, tensors)
         except CrossflopsError as error:
@@ -159,13 +170,13 @@ class _Opening:
             return f"{type(error).__name__}: {brief_error_text(error)}"
 
 
-def _operator_of_model(call: Any) -> tuple[Any, WritingCall | None]:
+def _original_operator(call: Any) -> tuple[Any, MutatingCall | None]:
     """Return the operator that the model calls, and its call if the program has a replacement."""
-    writing = find_writing_call(call.target)
+    writing = find_mutating_call(call.target)
     return (call.target if writing is None else writing.target), writing
 
 
-def _are_results_derived(body: Graph) -> bool:
+def _are_outputs_computed_from_inputs(body: Graph) -> bool:
     """Return True if every output of a body is computed from an input of it by its nodes."""
     derived = {spec.name for spec in body.inputs}
     for node in body.nodes:
@@ -176,11 +187,11 @@ def _are_results_derived(body: Graph) -> bool:
 
 def _with_body(node: Node, body: Graph, origin_of_body: Any) -> Node:
     """Return the node with a body, whose nodes get the call and the module path of the node."""
-    own = _body_within(node, body, node.key)
+    own = _place_body_in_call(node, body, node.key)
     return replace(node, bodies=(own,), choice="function", opened=origin_of_body)
 
 
-def _body_within(node: Node, body: Graph, name: str) -> Graph:
+def _place_body_in_call(node: Node, body: Graph, name: str) -> Graph:
     """Return the body with this name, its nodes with the call and the module path of the enclosing
     `node`.
     """
@@ -190,7 +201,9 @@ def _body_within(node: Node, body: Graph, name: str) -> Graph:
             call=node.call,
             path=node.path,
             constant=inner.constant or node.constant,
-            bodies=tuple(_body_within(node, part, f"{name}/{inner.key}") for part in inner.bodies)
+            bodies=tuple(
+                _place_body_in_call(node, part, f"{name}/{inner.key}") for part in inner.bodies
+            )
             if inner.opened
             else inner.bodies,
         )
@@ -199,7 +212,7 @@ def _body_within(node: Node, body: Graph, name: str) -> Graph:
     return replace(body, name=name, nodes=nodes, functions=())
 
 
-def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
+def _module_of_kernel_call(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Return a module that calls the kernel with these arguments, and its inputs: the tensors
     among them, in order.
     """
@@ -226,21 +239,21 @@ def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[
 # Whether the kernel of an operator is Python.
 
 
-def find_python_kernel(operator: Any) -> tuple[Callable[..., Any] | None, str]:
+def find_python_kernel(operator: Any) -> KernelOrReason:
     """Return the Python function of an operator's kernel and "", or None and the text of why there
     is none.
     """
     name = operator._schema.name
-    defined = _custom_operator(name)
+    defined = _custom_operator_definition(name)
     if defined is not None:
         functions = defined._backend_fns
         for device in (None, "cpu", "cuda", *functions):
             if device in functions:
                 return functions[device], ""
-    return _library_kernel(operator, name)
+    return _find_registered_python_kernel(operator, name)
 
 
-def _custom_operator(name: str) -> Any:
+def _custom_operator_definition(name: str) -> Any:
     """Return the `torch.library.custom_op` definition of the operator `name`; None if it has
     none.
     """
@@ -251,32 +264,34 @@ def _custom_operator(name: str) -> Any:
     return OPDEFS.get(name)
 
 
-def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None, str]:
+def _find_registered_python_kernel(operator: Any, name: str) -> KernelOrReason:
     """Return a function that calls the Python kernel of an operator and "", or None and the text
     of why there is none.
     """
     import torch
 
     library: Any = torch._C
-    kernels = dict(_kernel_registrations(library._dispatch_dump(_full_name(operator))))
+    kernels = dict(
+        _parse_kernel_registrations(library._dispatch_dump(_operator_name_with_overload(operator)))
+    )
     for key in _KEYS:
         if key not in kernels:
             continue
         origin = kernels[key]
-        if not _is_python(origin):
+        if not _is_python_location(origin):
             return None, f"its kernel for {key} is compiled ({origin})"
         keys = library.DispatchKeySet(getattr(library.DispatchKey, key))
         return partial(operator.redispatch, keys), ""
     return None, f"{name} has no Python kernel for the CPU"
 
 
-def _full_name(operator: Any) -> str:
+def _operator_name_with_overload(operator: Any) -> str:
     """Return an operator's name with its overload, such as "aten::add.Tensor"."""
     overload, name = operator._schema.overload_name, str(operator._schema.name)
     return f"{name}.{overload}" if overload else name
 
 
-def _kernel_registrations(dump: str) -> Iterator[tuple[str, str]]:
+def _parse_kernel_registrations(dump: str) -> Iterator[tuple[str, str]]:
     """Yield (dispatch key, "file:line" of the kernel) for each kernel in PyTorch's dump of an
     operator.
     """
@@ -285,7 +300,7 @@ def _kernel_registrations(dump: str) -> Iterator[tuple[str, str]]:
             yield match["key"], f"{match['place']}:{match['line']}"
 
 
-def _is_python(origin: str) -> bool:
+def _is_python_location(origin: str) -> bool:
     """Return True if "file:line" names a Python file or an interactive prompt."""
     file = origin.rpartition(":")[0]
     return file.endswith(".py") or (file.startswith("<") and file.endswith(">"))

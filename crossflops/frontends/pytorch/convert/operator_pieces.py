@@ -56,7 +56,7 @@ class PieceStep(NamedTuple):
     layout: Any
 
 
-class OperatorPiece(NamedTuple):
+class CallDecomposition(NamedTuple):
     """The operators into which a call is decomposed, unused ones too, and its results.
 
     Layouts are those of the results. `is_placed` means that it holds for operands that begin where
@@ -69,7 +69,7 @@ class OperatorPiece(NamedTuple):
     is_placed: bool
 
 
-class CallRun(NamedTuple):
+class CallSequence(NamedTuple):
     """The calls of a program that are decomposed together, in most cases one.
 
     `signature` is None for a call that stays whole, as `target`. `operands` are the outer nodes
@@ -85,7 +85,7 @@ class CallRun(NamedTuple):
     written: "fx.Node | None" = None
 
     @property
-    def values(self) -> list[Any]:
+    def result_values(self) -> list[Any]:
         """The fake tensors of all results of the run, in order, without those that are None."""
         values = [node.meta.get("val") for node in self.outlets]
         flat = [list(value) if isinstance(value, list | tuple) else [value] for value in values]
@@ -116,12 +116,12 @@ def fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
     return TensorLayout(value.dtype, shape, stride, value.device, is_leaf and value.requires_grad)
 
 
-def nested_layouts(value: Any) -> Any:
+def layouts_of_nested_tensors(value: Any) -> Any:
     """Return the layout of a fake tensor; for a list a tuple of layouts, and None for None."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
-        return tuple(map(nested_layouts, value))
+        return tuple(map(layouts_of_nested_tensors, value))
     return fake_tensor_layout(value)
 
 
@@ -150,7 +150,7 @@ def _decomposition_argument_key(
     raise NotUnderstoodError(type(argument))
 
 
-def call_run_signature(
+def call_sequence_signature(
     nodes: Sequence["fx.Node"], targets: Sequence[Any], outlets: Sequence["fx.Node"]
 ) -> Signature:
     """Return the cache key of the decomposition of a run: its operators, arguments and operand
@@ -196,7 +196,7 @@ def out_of_place_operator(target: Any) -> Any:
     return twin
 
 
-def is_writing(node: "fx.Node") -> bool:
+def is_in_place_operator_call(node: "fx.Node") -> bool:
     """Return True if the node calls an ATen operator that changes an argument in place."""
     return is_plain_operator(node.target) and node.target._schema.is_mutable
 

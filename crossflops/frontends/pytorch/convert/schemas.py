@@ -7,15 +7,15 @@ from crossflops.ir.graph import Attribute, Op
 from crossflops.operators import is_counted_by_package
 
 
-def schema_operand_names(call: Any, count: int) -> tuple[str, ...]:
+def schema_operand_names(call: Any, tensor_count: int) -> tuple[str, ...]:
     """Return for each tensor in a call the name of its argument in the operator's schema, in
-    order; () if their number is not `count`.
+    order; () if their number is not `tensor_count`.
 
-    Each tensor of a list bears the name of the list. () where they are not as many as `count`,
-    which is what the node that was written for the call has.
+    Each tensor of a list bears the name of the list. () where they are not as many as
+    `tensor_count`, which is what the node that was written for the call has.
     """
     named = tuple(name for name, value in _call_arguments(call) for _ in _tensors_in(value))
-    return named if len(named) == count else ()
+    return named if len(named) == tensor_count else ()
 
 
 def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:

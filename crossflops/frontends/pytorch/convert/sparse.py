@@ -11,13 +11,13 @@ Source: aten/src/ATen/native/sparse/SparseTensorMath.cpp, SparseMatMul.cpp, Soft
 import functools
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.pytorch.convert.exporter import DOMAIN, node_schema
-from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN, single_result_node_schema
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.data_dependence import program_arguments
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, is_sparse
@@ -92,15 +92,15 @@ def _is_sparse_constructor(node: "fx.Node") -> bool:
     return "sparse_coo_tensor" in str(node.target)
 
 
-def write_out_sparse(program: "ExportedProgram") -> None:
+def replace_sparse_operators(program: "ExportedProgram") -> None:
     """Replace each sparse operator of a program by `crossflops::on_sparse`, with the numbers of
     elements that a run stores.
 
     The program is changed. Raises NormalizeError where it cannot be run: one position may be
     stored any number of times, so no shape bounds the work.
     """
-    observed = _observe_sparse_run(program)
-    _store_values(program, observed)
+    observed = _run_and_observe_sparse_nodes(program)
+    _replace_sparse_constants(program, observed)
     mode = next(
         (v.fake_mode for n in program.graph.nodes if hasattr(v := n.meta.get("val"), "fake_mode")),
         None,
@@ -113,19 +113,26 @@ def write_out_sparse(program: "ExportedProgram") -> None:
         if facts is not None and not facts["by_value"]:
             _replace_sparse_node(node, facts, real)
         if is_sparse(node.meta.get("val")):
-            node.meta["val"] = _fake_values(mode, real)
+            node.meta["val"] = _fake_stored_values(mode, real)
     program.graph_module.recompile()
 
 
-def _observe_sparse_run(
+class _ObservedResult(NamedTuple):
+    """The result of a sparse node in a run, and the facts of its call, None for other nodes."""
+
+    result: Any
+    call_facts: dict[str, Any] | None
+
+
+def _run_and_observe_sparse_nodes(
     program: "ExportedProgram",
-) -> dict[str, tuple[Any, dict[str, Any] | None]]:
+) -> dict[str, _ObservedResult]:
     """Run a program; return for each sparse node its result and, if it is a call, the observed
     numbers of elements, by name.
     """
     import torch
 
-    seen: dict[str, tuple[Any, dict[str, Any] | None]] = {}
+    seen: dict[str, _ObservedResult] = {}
     sparse = {
         node.name
         for node in program.graph.nodes
@@ -144,11 +151,11 @@ def _observe_sparse_run(
                 args, kwargs = self.fetch_args_kwargs_from_env(n)
                 is_call = n.op == "call_function"
                 facts = _sparse_call_facts(n, args, kwargs, result) if is_call else None
-                seen[n.name] = (result, facts)
+                seen[n.name] = _ObservedResult(result, facts)
             return result
 
     provided = list(program_arguments(program))
-    if any(is_fake(value) or getattr(value, "is_meta", False) for value in provided):
+    if any(is_fake_tensor(value) or getattr(value, "is_meta", False) for value in provided):
         raise _sparse_storage_error("its weights or inputs have no values")
     try:
         with torch.no_grad(), seeding_generators():
@@ -160,12 +167,12 @@ def _observe_sparse_run(
     return seen
 
 
-def _sparse_storage_error(why: str) -> NormalizeError:
-    """Return the error that the number of stored elements of sparse tensors is unknown; `why` is
-    the reason.
+def _sparse_storage_error(reason: str) -> NormalizeError:
+    """Return the error that the number of stored elements of sparse tensors is unknown; `reason`
+    is the reason.
     """
     return NormalizeError(
-        f"the number of elements in the model's sparse tensors is unknown: {why}",
+        f"the number of elements in the model's sparse tensors is unknown: {reason}",
         "give the model and its inputs values, or use dense tensors instead",
     )
 
@@ -181,9 +188,9 @@ def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> 
     provided |= kwargs
     stored = [_sparse_storage_size(tensor) for tensor in tensors]
     results = list(_tensors_in_arguments(result))
-    terms, sparse_terms = _sparse_product_counts(name, tensors)
+    terms, sparse_terms = _sparse_product_macs(name, tensors)
     return {
-        "by_value": _is_by_value(node.target, tensors, results),
+        "by_value": _is_elementwise_on_stored_values(node.target, tensors, results),
         "stored": stored,
         "kept": sum(_sparse_storage_size(tensor) for tensor in results[:1]),
         "distinct": [_sparse_storage_size(_coalesce_tensor(tensor)) for tensor in tensors],
@@ -195,7 +202,7 @@ def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> 
     }
 
 
-def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
+def _is_elementwise_on_stored_values(target: Any, tensors: list[Any], results: list[Any]) -> bool:
     """Return True if a sparse operator changes the stored values alone, element by element."""
     import torch
 
@@ -209,7 +216,14 @@ def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
     )
 
 
-def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
+class _SparseProductMacs(NamedTuple):
+    """MACs of a product with a sparse factor, and of the factor's gradient; -1 if unknown."""
+
+    product: int
+    factor_gradient: int
+
+
+def _sparse_product_macs(name: str, tensors: list[Any]) -> _SparseProductMacs:
     """Return the MACs of a sparse product and those of the gradient of its sparse factor; -1 if
     unknown or not a product.
 
@@ -218,7 +232,7 @@ def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
     """
     indices = _FACTORS.get(name)
     if indices is None or len(tensors) <= indices[1]:
-        return -1, -1
+        return _SparseProductMacs(-1, -1)
     left, right = (tensors[index] for index in indices)
     if name == "linear":
         right = right.t()
@@ -227,28 +241,26 @@ def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
     columns = right.shape[-1] if right.dim() > 1 else 1
     dense = prod(left.shape) * columns
     if name == "sparse_sampled_addmm":
-        return _sparse_storage_size(tensors[0]) * left.shape[-1], -1
+        return _SparseProductMacs(_sparse_storage_size(tensors[0]) * left.shape[-1], -1)
     if is_sparse(left) and is_sparse(right):
-        return _matching_pair_count(left, right), -1
+        return _SparseProductMacs(_product_pair_count(left, right), -1)
     if is_sparse(left):
         terms = _sparse_storage_size(left) * columns
-        return terms, terms if name in _SAMPLED and not left.is_sparse else dense
+        gradient = terms if name in _SAMPLED and not left.is_sparse else dense
+        return _SparseProductMacs(terms, gradient)
     if is_sparse(right):
-        return prod(left.shape[:-1]) * _sparse_storage_size(right), dense
-    return (
-        (_sparse_storage_size(tensors[0]) * left.shape[-1], -1)
-        if is_sparse(tensors[0])
-        else (-1, -1)
-    )
+        return _SparseProductMacs(prod(left.shape[:-1]) * _sparse_storage_size(right), dense)
+    terms = _sparse_storage_size(tensors[0]) * left.shape[-1] if is_sparse(tensors[0]) else -1
+    return _SparseProductMacs(terms, -1)
 
 
-def _matching_pair_count(left: Any, right: Any) -> int:
+def _product_pair_count(left: Any, right: Any) -> int:
     """Return how many pairs of stored elements a product A B of sparse matrices multiplies."""
     import torch
 
     inner = left.shape[-1]
-    columns = torch.bincount(_coordinates(left)[-1], minlength=inner)
-    rows = torch.bincount(_coordinates(right)[0], minlength=inner)
+    columns = torch.bincount(_coordinates_of_stored_elements(left)[-1], minlength=inner)
+    rows = torch.bincount(_coordinates_of_stored_elements(right)[0], minlength=inner)
     return int((columns * rows).sum())
 
 
@@ -265,7 +277,7 @@ def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, An
         return 1
     dims = [dims] if isinstance(dims, int) else dims
     rank = tensors[0].dim()
-    indices = _coordinates(tensors[0])
+    indices = _coordinates_of_stored_elements(tensors[0])
     folded = {dim % rank for dim in dims}
     if any(dim >= len(indices) for dim in folded):
         return -1
@@ -277,7 +289,7 @@ def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, An
     return int(rows * rest)
 
 
-def _coordinates(tensor: Any) -> Any:
+def _coordinates_of_stored_elements(tensor: Any) -> Any:
     """Return the distinct coordinates of a sparse tensor's stored elements, a tensor [axes,
     elements].
     """
@@ -310,8 +322,8 @@ def _tensors_in_arguments(values: Any) -> Iterator[Any]:
     yield from (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
 
-def _store_values(
-    program: "ExportedProgram", observed: dict[str, tuple[Any, dict[str, Any] | None]]
+def _replace_sparse_constants(
+    program: "ExportedProgram", observed: dict[str, _ObservedResult]
 ) -> None:
     """Replace each sparse weight, constant and example input of a program by its stored values."""
     import torch
@@ -334,7 +346,7 @@ def _store_values(
     )
 
 
-def _fake_values(mode: Any, real: Any) -> Any:
+def _fake_stored_values(mode: Any, real: Any) -> Any:
     """Return a fake tensor with the shape of the stored values of `real`."""
     import torch
 
@@ -394,14 +406,16 @@ def _sparse_operator() -> Any:
     return torch.ops.crossflops.on_sparse.default
 
 
-def translations() -> dict[Any, Callable[..., Any]]:
+def sparse_operator_translations() -> dict[Any, Callable[..., Any]]:
     """Return the function that translates `crossflops::on_sparse` to ONNX, in a dict by that
     operator.
     """
-    return {_sparse_operator(): _translate}
+    return {_sparse_operator(): _write_sparse_operator_node}
 
 
-def _translate(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+def _write_sparse_operator_node(
+    operands: Any, operator: str, size: Any, dtype: Any, *facts: Any
+) -> Any:
     """Write a sparse operator as one ONNX node, with its numbers of stored elements as attributes;
     return the result.
     """
@@ -417,5 +431,5 @@ def _translate(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any)
         "beta": float(scales[0]),
         "alpha": float(scales[1]),
     }
-    schema = node_schema(name, bool(operands), attributes)
+    schema = single_result_node_schema(name, bool(operands), attributes)
     return values.Op(values.Opset(DOMAIN, 1), name, schema)(*operands, **attributes)

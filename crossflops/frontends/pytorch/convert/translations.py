@@ -12,11 +12,11 @@ from typing import Any
 
 from onnxscript.onnx_opset import opset23
 
-from crossflops.frontends.pytorch.convert.exporter import opaque
+from crossflops.frontends.pytorch.convert.exporter import opaque_node_translation
 
 
 @functools.cache
-def replacement_forms() -> dict[Any, Callable[..., Any]]:
+def replacement_translations() -> dict[Any, Callable[..., Any]]:
     """Return our functions that translate operators to ONNX which the exporter translates wrongly,
     by PyTorch operator.
     """
@@ -32,33 +32,33 @@ def replacement_forms() -> dict[Any, Callable[..., Any]]:
         aten._upsample_bicubic2d_aa.default,
     )
     return {
-        **{operator: functools.partial(resize_form, operator) for operator in resized},
-        aten.avg_pool2d.default: functools.partial(average_pool, 2),
-        aten.avg_pool3d.default: functools.partial(average_pool, 3),
-        aten.multinomial.default: draw_rows,
-        aten.copy.default: copy_form,
-        aten.elu.default: elu,
-        aten.hamming_window.default: hamming_window,
-        aten._linalg_det.default: determinant,
-        aten._native_batch_norm_legit_functional.default: batch_norm_form,
-        aten._native_batch_norm_legit.default: batch_norm_form,
-        aten._native_batch_norm_legit.no_stats: batch_norm_without_statistics,
-        aten.native_batch_norm.default: batch_norm_form,
-        aten.instance_norm.default: instance_norm,
-        aten.cross_entropy_loss.default: cross_entropy,
-        aten.multilabel_margin_loss.default: multilabel_margin,
-        aten.scaled_dot_product_attention.default: attention_form,
+        **{operator: functools.partial(write_resize, operator) for operator in resized},
+        aten.avg_pool2d.default: functools.partial(write_average_pool, 2),
+        aten.avg_pool3d.default: functools.partial(write_average_pool, 3),
+        aten.multinomial.default: write_multinomial,
+        aten.copy.default: write_copy,
+        aten.elu.default: write_elu,
+        aten.hamming_window.default: write_hamming_window,
+        aten._linalg_det.default: write_determinant,
+        aten._native_batch_norm_legit_functional.default: write_batch_norm,
+        aten._native_batch_norm_legit.default: write_batch_norm,
+        aten._native_batch_norm_legit.no_stats: write_batch_norm_without_statistics,
+        aten.native_batch_norm.default: write_batch_norm,
+        aten.instance_norm.default: write_instance_norm,
+        aten.cross_entropy_loss.default: write_cross_entropy,
+        aten.multilabel_margin_loss.default: write_multilabel_margin_loss,
+        aten.scaled_dot_product_attention.default: write_attention,
     }
 
 
-def torch_constant_like(number: float, like: Any) -> Any:
+def write_constant_like(number: float, like: Any) -> Any:
     """Write an ONNX constant, a number in the dtype of the tensor `like`; return it."""
     import onnx_ir as ir
 
     return opset23.Constant(value=ir.tensor(number, dtype=like.dtype))
 
 
-def integer_list_constant(*numbers: int) -> Any:
+def write_integer_list(*numbers: int) -> Any:
     """Write an ONNX constant, a list of integers such as axes or a shape; return it."""
     return opset23.Constant(value_ints=list(numbers))
 
@@ -66,7 +66,7 @@ def integer_list_constant(*numbers: int) -> Any:
 # Attention: what a runtime takes as a mask, and dropout in training.
 
 
-def attention_form(
+def write_attention(
     query: Any,
     key: Any,
     value: Any,
@@ -88,7 +88,7 @@ def attention_form(
     from torch.onnx._internal.exporter._torchlib.ops import nn
 
     if not dropout_p and (scale is None or scale > 0):
-        mask = _expand_mask_rows(attn_mask, query)
+        mask = _write_expanded_mask(attn_mask, query)
         exported = nn.aten_scaled_dot_product_attention_23
         return exported(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
     if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
@@ -99,12 +99,12 @@ def attention_form(
     scale = 1 / math.sqrt(query.shape[3]) if scale is None else scale
     root = math.sqrt(abs(scale))
     columns = opset23.Mul(
-        opset23.Transpose(key, perm=[0, 1, 3, 2]), torch_constant_like(root, query)
+        opset23.Transpose(key, perm=[0, 1, 3, 2]), write_constant_like(root, query)
     )
-    rows = opset23.Mul(query, torch_constant_like(math.copysign(root, scale), query))
+    rows = opset23.Mul(query, write_constant_like(math.copysign(root, scale), query))
     scores = opset23.MatMul(rows, columns)
     if mask is not None:
-        scores = opset23.Add(scores, _as_summand(mask, query))
+        scores = opset23.Add(scores, _write_mask_as_summand(mask, query))
     weights = opset23.Softmax(scores, axis=-1)
     if dropout_p:
         ratio, training = opset23.Constant(value_float=dropout_p), _write_true()
@@ -119,22 +119,22 @@ def _write_true() -> Any:
     return opset23.Constant(value=ir.tensor(True))
 
 
-def _expand_mask_rows(mask: Any, query: Any) -> Any:
+def _write_expanded_mask(mask: Any, query: Any) -> Any:
     """Write an ONNX node that gives an attention mask one row for each query; return the mask,
     unchanged if it has them.
     """
     if mask is None or len(mask.shape) < 2 or mask.shape[-2] != 1 or query.shape[-2] == 1:
         return mask
     rows = [*mask.shape[:-2], query.shape[-2], mask.shape[-1]]
-    return opset23.Expand(mask, integer_list_constant(*rows)) if _are_numbers(rows) else mask
+    return opset23.Expand(mask, write_integer_list(*rows)) if _are_static_sizes(rows) else mask
 
 
-def _are_numbers(sizes: Sequence[Any]) -> bool:
+def _are_static_sizes(sizes: Sequence[Any]) -> bool:
     """Return True if all sizes are integers, none symbolic."""
     return all(isinstance(size, int) for size in sizes)
 
 
-def _as_summand(mask: Any, query: Any) -> Any:
+def _write_mask_as_summand(mask: Any, query: Any) -> Any:
     """Write ONNX nodes that make a boolean mask 0 where it is true, else minus infinity; return
     it, another mask as it is.
     """
@@ -143,14 +143,14 @@ def _as_summand(mask: Any, query: Any) -> Any:
     if mask.dtype != ir.DataType.BOOL:
         return mask
     return opset23.Where(
-        mask, torch_constant_like(0.0, query), torch_constant_like(-math.inf, query)
+        mask, write_constant_like(0.0, query), write_constant_like(-math.inf, query)
     )
 
 
 # Normalizations in training, by the statistics of the batch.
 
 
-def batch_norm_form(
+def write_batch_norm(
     x: Any,
     weight: Any,
     bias: Any,
@@ -176,8 +176,8 @@ def batch_norm_form(
         return aten__native_batch_norm_legit_functional(*provided)
     tracked = mean is not None and variance is not None
     of_channels = opset23.Shape(x, start=1, end=2)
-    zeros = opset23.Expand(torch_constant_like(0.0, x), of_channels)
-    ones = opset23.Expand(torch_constant_like(1.0, x), of_channels)
+    zeros = opset23.Expand(write_constant_like(0.0, x), of_channels)
+    ones = opset23.Expand(write_constant_like(1.0, x), of_channels)
     y, new_mean, new_variance = opset23.BatchNormalization(
         x,
         ones if weight is None else weight,
@@ -189,45 +189,45 @@ def batch_norm_form(
         training_mode=1,
     )
     if tracked:
-        new_variance = _running_variance(x, variance, new_variance, 1.0 - momentum)
-    return y, *_batch_statistics(x, eps), new_mean, new_variance
+        new_variance = _write_running_variance(x, variance, new_variance, 1.0 - momentum)
+    return y, *_write_batch_statistics(x, eps), new_mean, new_variance
 
 
-def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
+def _write_running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
     """Write ONNX nodes for the new running variance of a batch norm, divided by n - 1 instead of
     n; return it.
 
     A model that does not use it has no such nodes.
     """
     elements = math.prod(x.shape) // x.shape[1]
-    kept = opset23.Mul(old, torch_constant_like(momentum, old))
+    kept = opset23.Mul(old, write_constant_like(momentum, old))
     batch = opset23.Sub(new, kept)
     return opset23.Add(
-        kept, opset23.Mul(batch, torch_constant_like(elements / max(elements - 1, 1), old))
+        kept, opset23.Mul(batch, write_constant_like(elements / max(elements - 1, 1), old))
     )
 
 
-def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
+def _write_batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
     """Write ONNX nodes for the mean and for 1 / sqrt(variance + eps) of each channel; return
     both.
     """
-    axes = integer_list_constant(*(axis for axis in range(len(x.shape)) if axis != 1))
+    axes = write_integer_list(*(axis for axis in range(len(x.shape)) if axis != 1))
     centred = opset23.Sub(x, opset23.ReduceMean(x, axes))
     variance = opset23.ReduceMean(opset23.Mul(centred, centred), axes, keepdims=0)
-    deviation = opset23.Sqrt(opset23.Add(variance, torch_constant_like(eps, x)))
+    deviation = opset23.Sqrt(opset23.Add(variance, write_constant_like(eps, x)))
     return opset23.ReduceMean(x, axes, keepdims=0), opset23.Reciprocal(deviation)
 
 
-def batch_norm_without_statistics(
+def write_batch_norm_without_statistics(
     x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     """Write ONNX nodes for a batch norm without running statistics; return y, mean and 1 /
     deviation.
     """
-    return batch_norm_form(x, weight, bias, None, None, training, momentum, eps)[:3]
+    return write_batch_norm(x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
-def instance_norm(
+def write_instance_norm(
     x: Any,
     weight: Any,
     bias: Any,
@@ -255,16 +255,18 @@ def instance_norm(
     weight, bias, mean, variance = (
         None
         if row is None
-        else _set_type(opset23.Tile(row, integer_list_constant(items)), row, items * channels)
+        else _set_dtype_and_shape(
+            opset23.Tile(row, write_integer_list(items)), row, items * channels
+        )
         for row in (weight, bias, mean, variance)
     )
     flat = 1, items * channels, *indices
-    rows = _set_type(opset23.Reshape(x, integer_list_constant(*flat)), x, *flat)
-    y = batch_norm_form(rows, weight, bias, mean, variance, True, momentum, eps)[0]
+    rows = _set_dtype_and_shape(opset23.Reshape(x, write_integer_list(*flat)), x, *flat)
+    y = write_batch_norm(rows, weight, bias, mean, variance, True, momentum, eps)[0]
     return opset23.Reshape(y, opset23.Shape(x))
 
 
-def _set_type(value: Any, like: Any, *shape: int) -> Any:
+def _set_dtype_and_shape(value: Any, like: Any, *shape: int) -> Any:
     """Set the dtype of `like` and this shape at an ONNX value; return the value."""
     import onnx_ir as ir
 
@@ -278,7 +280,7 @@ _MEAN, _SUM = 1, 2  # at::Reduction
 _TRUTH = 9  # TensorProto.BOOL
 
 
-def cross_entropy(
+def write_cross_entropy(
     x: Any,
     target: Any,
     weight: Any = None,
@@ -296,26 +298,28 @@ def cross_entropy(
 
     single, of_shares = len(x.shape) == 1, target.dtype.is_floating_point()
     if single:
-        first = integer_list_constant(0)
+        first = write_integer_list(0)
         x, target = opset23.Unsqueeze(x, first), opset23.Unsqueeze(target, first)
     if of_shares:
-        loss = _probability_cross_entropy(x, target, weight, reduction, label_smoothing)
+        loss = _write_probability_cross_entropy(x, target, weight, reduction, label_smoothing)
     elif label_smoothing:
-        loss = _label_smoothing_loss(x, target, weight, reduction, ignore_index, label_smoothing)
+        loss = _write_label_smoothing_loss(
+            x, target, weight, reduction, ignore_index, label_smoothing
+        )
     else:
         loss = aten_cross_entropy_loss(x, target, weight, reduction, ignore_index)
     by_label = reduction not in (_MEAN, _SUM)
-    return opset23.Squeeze(loss, integer_list_constant(0)) if single and by_label else loss
+    return opset23.Squeeze(loss, write_integer_list(0)) if single and by_label else loss
 
 
-def _reshape_class_weights(weight: Any, axes: int) -> Any:
+def _write_reshaped_class_weights(weight: Any, axes: int) -> Any:
     """Write an ONNX node that reshapes class weights [C] to [1, C, 1, ...] with `axes` axes;
     return them.
     """
-    return opset23.Reshape(weight, integer_list_constant(1, -1, *[1] * (axes - 2)))
+    return opset23.Reshape(weight, write_integer_list(1, -1, *[1] * (axes - 2)))
 
 
-def _probability_cross_entropy(
+def _write_probability_cross_entropy(
     x: Any, target: Any, weight: Any, reduction: int, smoothing: float
 ) -> Any:
     """Write ONNX nodes for the cross entropy with probabilities as target, -sum of target log
@@ -323,23 +327,23 @@ def _probability_cross_entropy(
     """
     classes = x.shape[1]
     if smoothing:
-        kept = opset23.Mul(target, torch_constant_like(1.0 - smoothing, target))
-        target = opset23.Add(kept, torch_constant_like(smoothing / classes, target))
+        kept = opset23.Mul(target, write_constant_like(1.0 - smoothing, target))
+        target = opset23.Add(kept, write_constant_like(smoothing / classes, target))
     terms = opset23.Mul(opset23.LogSoftmax(x, axis=1), target)
     if weight is not None:
-        terms = opset23.Mul(terms, _reshape_class_weights(weight, len(x.shape)))
+        terms = opset23.Mul(terms, _write_reshaped_class_weights(weight, len(x.shape)))
     if reduction not in (_MEAN, _SUM):
-        return opset23.Neg(opset23.ReduceSum(terms, integer_list_constant(1), keepdims=0))
+        return opset23.Neg(opset23.ReduceSum(terms, write_integer_list(1), keepdims=0))
     loss = opset23.Neg(opset23.ReduceSum(terms, keepdims=0))
     if reduction == _SUM:
         return loss
     elements = 1
     for extent in x.shape:
         elements *= extent
-    return opset23.Div(loss, torch_constant_like(elements / classes, x))
+    return opset23.Div(loss, write_constant_like(elements / classes, x))
 
 
-def _label_smoothing_loss(
+def _write_label_smoothing_loss(
     x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, smoothing: float
 ) -> Any:
     """Write ONNX nodes for the cross entropy with smoothed labels, (1 - s) nll + s / C * loss of
@@ -351,31 +355,33 @@ def _label_smoothing_loss(
         logs, target, weight, ignore_index=ignore_index, reduction=named
     )
     weighed = (
-        logs if weight is None else opset23.Mul(logs, _reshape_class_weights(weight, len(x.shape)))
+        logs
+        if weight is None
+        else opset23.Mul(logs, _write_reshaped_class_weights(weight, len(x.shape)))
     )
-    ignored = opset23.Equal(target, torch_constant_like(ignore_index, target))
-    terms = opset23.Neg(opset23.ReduceSum(weighed, integer_list_constant(1), keepdims=0))
-    similar = opset23.Where(ignored, torch_constant_like(0.0, x), terms)
+    ignored = opset23.Equal(target, write_constant_like(ignore_index, target))
+    terms = opset23.Neg(opset23.ReduceSum(weighed, write_integer_list(1), keepdims=0))
+    similar = opset23.Where(ignored, write_constant_like(0.0, x), terms)
     if reduction in (_MEAN, _SUM):
         similar = opset23.ReduceSum(similar, keepdims=0)
     if reduction == _MEAN:
-        similar = opset23.Div(similar, _total_weight(x, target, weight, ignored))
-    kept = opset23.Mul(likelihood, torch_constant_like(1.0 - smoothing, x))
-    return opset23.Add(kept, opset23.Mul(similar, torch_constant_like(smoothing / x.shape[1], x)))
+        similar = opset23.Div(similar, _write_total_target_weight(x, target, weight, ignored))
+    kept = opset23.Mul(likelihood, write_constant_like(1.0 - smoothing, x))
+    return opset23.Add(kept, opset23.Mul(similar, write_constant_like(smoothing / x.shape[1], x)))
 
 
-def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
+def _write_total_target_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
     """Write ONNX nodes for the number of targets that are not ignored, or the sum of their
     weights; return it.
     """
     if weight is None:
         return opset23.ReduceSum(opset23.CastLike(opset23.Not(ignored), x), keepdims=0)
-    valid = opset23.Where(ignored, torch_constant_like(0, target), target)
-    weights = opset23.Where(ignored, torch_constant_like(0.0, x), opset23.Gather(weight, valid))
+    valid = opset23.Where(ignored, write_constant_like(0, target), target)
+    weights = opset23.Where(ignored, write_constant_like(0.0, x), opset23.Gather(weight, valid))
     return opset23.ReduceSum(weights, keepdims=0)
 
 
-def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
+def write_multilabel_margin_loss(x: Any, target: Any, reduction: int = _MEAN) -> Any:
     """Write ONNX nodes for the multilabel margin loss of each row, reduced as `reduction` says;
     return the loss.
 
@@ -384,26 +390,26 @@ def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
     x [N, C] or [C]. Labels end at the first -1; PyTorch's decomposition has a term for each
     position behind that, too. Source: aten/src/ATen/native/LossMultiLabelMargin.cpp.
     """
-    classes, second, last = int(x.shape[-1]), integer_list_constant(1), integer_list_constant(2)
+    classes, second, last = int(x.shape[-1]), write_integer_list(1), write_integer_list(2)
     if len(x.shape) == 1:
-        x, target = (opset23.Unsqueeze(value, integer_list_constant(0)) for value in (x, target))
-    indices, nothing = integer_list_constant(*range(classes)), torch_constant_like(-1, target)
+        x, target = (opset23.Unsqueeze(value, write_integer_list(0)) for value in (x, target))
+    indices, nothing = write_integer_list(*range(classes)), write_constant_like(-1, target)
     ends = opset23.Where(
-        opset23.Equal(target, nothing), indices, torch_constant_like(classes, target)
+        opset23.Equal(target, nothing), indices, write_constant_like(classes, target)
     )
     is_label = opset23.Less(indices, opset23.ReduceMin(ends, second, keepdims=1))
     labels = opset23.Where(is_label, target, nothing)
     chosen = opset23.CastLike(opset23.Equal(opset23.Unsqueeze(labels, last), indices), target)
     is_chosen = opset23.Cast(opset23.ReduceMax(chosen, second, keepdims=1), to=_TRUTH)
     of_labels = opset23.GatherElements(
-        x, opset23.Where(is_label, target, torch_constant_like(0, target)), axis=1
+        x, opset23.Where(is_label, target, write_constant_like(0, target)), axis=1
     )
-    gaps = opset23.Sub(torch_constant_like(1.0, x), opset23.Unsqueeze(of_labels, last))
+    gaps = opset23.Sub(write_constant_like(1.0, x), opset23.Unsqueeze(of_labels, last))
     terms = opset23.Relu(opset23.Add(gaps, opset23.Unsqueeze(x, second)))
-    others = opset23.Where(is_chosen, torch_constant_like(0.0, x), terms)
-    kept = opset23.Where(opset23.Unsqueeze(is_label, last), others, torch_constant_like(0.0, x))
-    loss = opset23.ReduceSum(kept, integer_list_constant(1, 2), keepdims=0)
-    loss = opset23.Div(loss, torch_constant_like(float(classes), x))
+    others = opset23.Where(is_chosen, write_constant_like(0.0, x), terms)
+    kept = opset23.Where(opset23.Unsqueeze(is_label, last), others, write_constant_like(0.0, x))
+    loss = opset23.ReduceSum(kept, write_integer_list(1, 2), keepdims=0)
+    loss = opset23.Div(loss, write_constant_like(float(classes), x))
     if reduction == _MEAN:
         return opset23.ReduceMean(loss, keepdims=0)
     if reduction == _SUM:
@@ -414,7 +420,7 @@ def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
 # Pools, sizes that change, and numbers that are drawn.
 
 
-def average_pool(
+def write_average_pool(
     axes: int,
     x: Any,
     kernel: Sequence[int],
@@ -435,30 +441,30 @@ def average_pool(
     if divisor_override is None:
         pool = nn.aten_avg_pool2d if axes == 2 else nn.aten_avg_pool3d
         return pool(x, kernel, stride, padding, ceil_mode, count_include_pad)
-    kernel = _numbers_per_axis(kernel, axes)
-    stride = _numbers_per_axis(stride, axes) or kernel
-    before = _numbers_per_axis(padding, axes)
+    kernel = _repeat_number_per_axis(kernel, axes)
+    stride = _repeat_number_per_axis(stride, axes) or kernel
+    before = _repeat_number_per_axis(padding, axes)
     sizes = list(x.shape)[-axes:]
     after = [
-        _end_padding(*index, ceil_mode)
+        _pooling_end_padding(*index, ceil_mode)
         for index in zip(sizes, kernel, stride, before, strict=True)
     ]
     single = len(x.shape) == axes + 1
-    batch = opset23.Unsqueeze(x, integer_list_constant(0)) if single else x
+    batch = opset23.Unsqueeze(x, write_integer_list(0)) if single else x
     padded = opset23.Pad(
-        batch, integer_list_constant(0, 0, *before, 0, 0, *after), torch_constant_like(0.0, x)
+        batch, write_integer_list(0, 0, *before, 0, 0, *after), write_constant_like(0.0, x)
     )
     means = opset23.AveragePool(padded, kernel_shape=kernel, strides=stride)
-    result = opset23.Mul(means, torch_constant_like(math.prod(kernel) / divisor_override, x))
-    return opset23.Squeeze(result, integer_list_constant(0)) if single else result
+    result = opset23.Mul(means, write_constant_like(math.prod(kernel) / divisor_override, x))
+    return opset23.Squeeze(result, write_integer_list(0)) if single else result
 
 
-def _numbers_per_axis(numbers: Sequence[int], axes: int) -> list[int]:
+def _repeat_number_per_axis(numbers: Sequence[int], axes: int) -> list[int]:
     """Return one number for each axis: a single number is repeated."""
     return list(numbers) * axes if len(numbers) == 1 else list(numbers)
 
 
-def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
+def _pooling_end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
     """Return the number of elements by which an axis is padded at its end for the last pooling
     window.
     """
@@ -469,7 +475,7 @@ def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bo
     return max((count - 1) * stride + kernel - size - before, before)
 
 
-def resize_form(
+def write_resize(
     operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any
 ) -> Any:
     """Write ONNX nodes for an interpolation to a size, by the given scales if they differ from it;
@@ -484,16 +490,16 @@ def resize_form(
     provided = list(zip(list(x.shape)[2:], size, scales, strict=False))
     changes = any(old != new for old, new in zip(x.shape[2:], size, strict=True))
     if smooth and align_corners and changes:
-        return opaque(operator)(x, size, align_corners, *scales)
+        return opaque_node_translation(operator)(x, size, align_corners, *scales)
     separate = any(
         scale is not None and not math.isclose(old * scale, new) for old, new, scale in provided
     )
     if align_corners or not separate:
         form = getattr(nn, f"aten_{str(operator).removeprefix('aten.').removesuffix('.default')}")
-        return form(x, integer_list_constant(*size), align_corners)
+        return form(x, write_integer_list(*size), align_corners)
     factors = [new / old if scale is None else scale for old, new, scale in provided]
     if any(math.floor(old * scale) != new for old, new, scale in provided if scale is not None):
-        return opaque(operator)(x, size, align_corners, *scales)
+        return opaque_node_translation(operator)(x, size, align_corners, *scales)
     return opset23.Resize(
         x,
         None,
@@ -507,7 +513,7 @@ def resize_form(
     )
 
 
-def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
+def write_copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
     """Write ONNX nodes for `copy_`, the source in the dtype and the shape of x; return the result.
 
     The exporter leaves the result the smaller shape.
@@ -518,8 +524,9 @@ def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
     return opset23.Expand(provided, opset23.Shape(x))
 
 
-def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    """Write ONNX nodes for `elu`, scale * x above 0 and an exponential below; return the result.
+def write_elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    """Write ONNX nodes for `elu`, scale * x above 0 and an exponential below; return the
+    result.
 
     The exporter scales x above 0 by both factors, and multiplies where they are 1, too.
     """
@@ -527,13 +534,13 @@ def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> A
         result = opset23.Elu(x, alpha=float(alpha))
     else:
         below = opset23.Elu(
-            opset23.Mul(x, torch_constant_like(input_scale, x)), alpha=float(alpha)
+            opset23.Mul(x, write_constant_like(input_scale, x)), alpha=float(alpha)
         )
-        result = opset23.Where(opset23.Greater(x, torch_constant_like(0.0, x)), x, below)
-    return result if scale == 1 else opset23.Mul(result, torch_constant_like(scale, x))
+        result = opset23.Where(opset23.Greater(x, write_constant_like(0.0, x)), x, below)
+    return result if scale == 1 else opset23.Mul(result, write_constant_like(scale, x))
 
 
-def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
+def write_hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
     """Write ONNX nodes for PyTorch's Hamming window, 0.54 - 0.46 cos(2 pi i / n); return it.
 
     The window of ONNX has other factors, 25/46 and 21/46.
@@ -549,14 +556,14 @@ def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
     return opset23.Add(opset23.Mul(hann, share), least)
 
 
-def determinant(x: Any) -> Any:
+def write_determinant(x: Any) -> Any:
     """Write the ONNX node for the determinant; return (determinant, x, x), in which x replaces the
     two factors for the backward pass.
     """
     return opset23.Det(x), opset23.Identity(x), opset23.Identity(x)
 
 
-def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = None) -> Any:
+def write_multinomial(x: Any, count: int, replacement: bool = False, generator: Any = None) -> Any:
     """Write ONNX nodes for `multinomial`, `count` random indices of each row drawn by its weights;
     return the indices.
 
@@ -568,5 +575,5 @@ def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = No
     if replacement:
         return aten_multinomial(x, count, replacement)
     drawn = opset23.Neg(opset23.Log(opset23.RandomUniformLike(x)))
-    _, indices = opset23.TopK(opset23.Div(x, drawn), integer_list_constant(count), axis=-1)
+    _, indices = opset23.TopK(opset23.Div(x, drawn), write_integer_list(count), axis=-1)
     return indices

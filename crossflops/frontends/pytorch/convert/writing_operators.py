@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from operator import getitem
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crossflops.frontends.pytorch.convert.exporter import opaque
+from crossflops.frontends.pytorch.convert.exporter import opaque_node_translation
 from crossflops.frontends.pytorch.record.operators import (
     is_third_party_operator,
     write_and_return_node,
@@ -30,7 +30,7 @@ _NAMESPACE = "crossflops_written"
 _CALL = "crossflops_writing_call"  # on an operator that replaces a call: this call
 
 
-class WritingCall(NamedTuple):
+class MutatingCall(NamedTuple):
     """The call of an operator that writes into its arguments: the facts of its node, kept after
     that is removed.
     """
@@ -43,7 +43,7 @@ class WritingCall(NamedTuple):
     returns: int  # results beside what it writes
 
     @property
-    def results(self) -> int:
+    def result_count(self) -> int:
         """The number of tensors that the call returns or writes in place."""
         return self.returns + len(self.written)
 
@@ -56,7 +56,7 @@ class WritingCall(NamedTuple):
         tensors = dict(zip(self.given, values, strict=True))
         return map_arg(self.args, tensors.__getitem__), map_arg(self.kwargs, tensors.__getitem__)
 
-    def without_writes(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel_on_copies(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """Return the operator's kernel as a function that writes into copies.
 
         It takes what the operator takes, and returns the results of the operator, then the
@@ -66,36 +66,37 @@ class WritingCall(NamedTuple):
         own = {argument.name for argument in self.target._schema.arguments
                if argument.alias_info is not None and argument.alias_info.is_write}  # fmt: skip
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run_on_copies(*args: Any, **kwargs: Any) -> Any:
             """Return what the kernel returns and writes."""
             copies: dict[int, Any] = {}
 
-            def copy_tensor(value: Any) -> Any:
+            def copy_once(value: Any) -> Any:
                 """Return the copy of a tensor, the same one at each call."""
                 if isinstance(value, list | tuple):
-                    return [copy_tensor(item) for item in value]
+                    return [copy_once(item) for item in value]
                 if value is None:
                     return None
                 return copies.setdefault(id(value), value.clone())
 
             by_name = dict(zip(names, args, strict=False)) | kwargs
             arguments = {
-                name: copy_tensor(value) if name in own else value
-                for name, value in by_name.items()
+                name: copy_once(value) if name in own else value for name, value in by_name.items()
             }
             positional = [arguments.pop(name) for name in names[: len(args)]]
             result = kernel(*positional, **arguments)
-            return (*self.own_results(result), *copies.values())
+            return (*self.results_without_written_tensors(result), *copies.values())
 
-        return run
+        return run_on_copies
 
-    def own_results(self, result: Any) -> tuple[Any, ...]:
+    def results_without_written_tensors(self, result: Any) -> tuple[Any, ...]:
         """Return the results of the operator that are not what it writes into."""
         return result if isinstance(result, tuple) else (result,) * self.returns
 
 
 @contextmanager
-def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
+def functionalizing_in_place_writes(
+    program: "ExportedProgram",
+) -> Iterator[tuple[Any, dict[Any, Any]]]:
     """Yield a copy of the program whose custom operators that write in place are replaced by
     others that do not, and the ONNX translations of these.
 
@@ -103,26 +104,28 @@ def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, di
     """
     import torch
 
-    if not any(_writing(program)):
+    if not any(_custom_mutating_calls(program)):
         yield program, {}
         return
     own = copy.copy(program)
     own._graph_module = copy.deepcopy(program.graph_module)
     forms: dict[Any, Any] = {}
     with torch.library._scoped_library(_NAMESPACE, "DEF") as library:
-        for number, (graph, node) in enumerate(list(_writing(own))):
-            call = _to_writing_call(node)
-            if not call.results:  # it is given nothing to write into
+        for number, (graph, node) in enumerate(list(_custom_mutating_calls(own))):
+            call = _to_mutating_call(node)
+            if not call.result_count:  # it is given nothing to write into
                 graph.erase_node(node)
                 continue
-            operator = _define_replacement(library, f"{call.target._opname}_{number}", call)
-            forms[operator] = functools.partial(_opaque_writing_form, call)
-            _replace_writing_node(graph, node, call, operator)
+            operator = _define_functional_operator(
+                library, f"{call.target._opname}_{number}", call
+            )
+            forms[operator] = functools.partial(_write_opaque_mutating_call, call)
+            _replace_mutating_node(graph, node, call, operator)
         own.graph_module.recompile()
         yield own, forms
 
 
-def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"]]:
+def _custom_mutating_calls(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"]]:
     """Yield (FX graph, node) for each call of a custom operator that writes in place."""
     import torch
 
@@ -133,14 +136,14 @@ def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"
                     yield module.graph, node
 
 
-def _to_writing_call(node: "fx.Node") -> WritingCall:
+def _to_mutating_call(node: "fx.Node") -> MutatingCall:
     """Return the facts of a node that writes in place: operator, arguments, written tensors and
     number of results.
     """
     target: Any = node.target
     written = write_argument_nodes(node)
     returns = 0 if write_and_return_node(node) else len(target._schema.returns)
-    return WritingCall(
+    return MutatingCall(
         target,
         node.args,
         node.kwargs,
@@ -150,23 +153,23 @@ def _to_writing_call(node: "fx.Node") -> WritingCall:
     )
 
 
-def find_writing_call(operator: Any) -> WritingCall | None:
+def find_mutating_call(operator: Any) -> MutatingCall | None:
     """Return the call that an operator replaces, None of an operator of the model."""
     return getattr(operator, _CALL, None)
 
 
-def _define_replacement(library: Any, name: str, call: WritingCall) -> Any:
+def _define_functional_operator(library: Any, name: str, call: MutatingCall) -> Any:
     """Return a new operator that returns the results of the call and the tensors that it writes.
 
     Its arguments are the tensors alone, by the names that the operator has for them.
     """
     import torch
 
-    returns = ", ".join(["Tensor"] * call.results)
-    full = f"({returns})" if call.results > 1 else returns
+    returns = ", ".join(["Tensor"] * call.result_count)
+    full = f"({returns})" if call.result_count > 1 else returns
     names = ", ".join(f"Tensor {own}" for own, _ in _argument_nodes(call))
     library.define(f"{name}({names}) -> {full}")
-    run = functools.partial(_run_writing_call, call)
+    run = functools.partial(_run_on_copies_of_tensors, call)
     library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=library)
     operator = getattr(getattr(torch.ops, _NAMESPACE), name).default
@@ -190,7 +193,7 @@ def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
                 yield (f"{name}_{index}" if len(items) > 1 else name), item
 
 
-def _run_writing_call(call: WritingCall, *provided: Any) -> Any:
+def _run_on_copies_of_tensors(call: MutatingCall, *provided: Any) -> Any:
     """Call an operator that writes in place on copies of these tensors; return its results and the
     written copies.
     """
@@ -198,20 +201,23 @@ def _run_writing_call(call: WritingCall, *provided: Any) -> Any:
     args, kwargs = call.arguments_with_values(copies)
     result = call.target(*args, **kwargs)
     by_node = dict(zip(call.given, copies, strict=True))
-    values = (*call.own_results(result), *(by_node[node] for node in call.written))
-    return values if call.results > 1 else values[0]
+    values = (
+        *call.results_without_written_tensors(result),
+        *(by_node[node] for node in call.written),
+    )
+    return values if call.result_count > 1 else values[0]
 
 
-def _opaque_writing_form(call: WritingCall, *provided: Any) -> Any:
+def _write_opaque_mutating_call(call: MutatingCall, *provided: Any) -> Any:
     """Write a call that writes in place as one opaque ONNX node; return its results and the
     written tensors.
     """
     args, kwargs = call.arguments_with_values(provided)
-    return opaque(call.target, results=call.results)(*args, **kwargs)
+    return opaque_node_translation(call.target, result_count=call.result_count)(*args, **kwargs)
 
 
-def _replace_writing_node(
-    graph: "fx.Graph", node: "fx.Node", call: WritingCall, operator: Any
+def _replace_mutating_node(
+    graph: "fx.Graph", node: "fx.Node", call: MutatingCall, operator: Any
 ) -> None:
     """Replace a node that writes in place by a call of `operator`, and copies of what that returns
     to the written tensors.
@@ -220,11 +226,11 @@ def _replace_writing_node(
     from torch.fx.traceback import NodeSource
 
     origin = [NodeSource(node, "functional")]  # the call of all that is made of it
-    returned, name, several = node.meta.get("val"), node.name, call.results > 1
+    returned, name, several = node.meta.get("val"), node.name, call.result_count > 1
     own = [] if not call.returns else list(returned) if call.returns > 1 else [returned]
     values = (*own, *(source.meta.get("val") for source in call.written))
 
-    def add(target: Any, args: tuple[Any, ...], value: Any) -> "fx.Node":
+    def add_fx_call(target: Any, args: tuple[Any, ...], value: Any) -> "fx.Node":
         """Add a call with this fake tensor as its value to the FX graph, with the metadata of the
         replaced node; return it.
         """
@@ -233,13 +239,13 @@ def _replace_writing_node(
         return added
 
     with graph.inserting_before(node):
-        full = add(operator, tuple(call.given), values if several else values[0])
+        full = add_fx_call(operator, tuple(call.given), values if several else values[0])
         parts = [
-            add(getitem, (full, index), value) if several else full
+            add_fx_call(getitem, (full, index), value) if several else full
             for index, value in enumerate(values)
         ]
         for source, part in zip(call.written, parts[call.returns :], strict=True):
-            add(torch.ops.aten.copy_.default, (source, part), source.meta.get("val"))
+            add_fx_call(torch.ops.aten.copy_.default, (source, part), source.meta.get("val"))
     node.replace_all_uses_with(
         write_and_return_node(node) or (parts[0] if call.returns == 1 else full)
     )

@@ -50,7 +50,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
             "formulas require the config of a model of transformers, but this model has no config",
             _HINT,
         )
-    _refuse_other_kinds(model, config)
+    _require_text_decoder(model, config)
     parameters = tuple(_iterate_parameters(model))
     table = _parameter_table(model, parameters)
     tied = not table.head
@@ -71,9 +71,9 @@ def read_architecture(model: Any) -> LanguageArchitecture:
         parameters=table,
     )
     read = (
-        architecture.linear - architecture.head + architecture.inactive
+        architecture.linear_macs - architecture.head_macs + architecture.inactive_weights
     )  # elements of the matrices
-    if read != table.matrices or table.table != architecture.head:
+    if read != table.matrices or table.table != architecture.head_macs:
         raise InputError(
             f"formulas do not support {config.model_type}: its matrices have {table.matrices} "
             f"elements, but its config describes {read}",
@@ -82,7 +82,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     return architecture
 
 
-def _refuse_other_kinds(model: Any, config: Any) -> None:
+def _require_text_decoder(model: Any, config: Any) -> None:
     """Raise InputError unless the model is a decoder of text alone with an output matrix."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(
@@ -165,7 +165,9 @@ def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> Paramete
     biases, matrices.
     """
 
-    def total(*kinds: str, like: re.Pattern[str] | None = None, layer: int | None = None) -> int:
+    def element_count(
+        *kinds: str, like: re.Pattern[str] | None = None, layer: int | None = None
+    ) -> int:
         """Return the number of elements of the parameters of these kinds, name pattern and layer;
         all if not given.
         """
@@ -178,17 +180,17 @@ def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> Paramete
         )
 
     return ParameterTable(
-        total=total(),
-        table=total("table"),
-        positions=total("position"),
-        head=total("head"),
-        norms=total("norm"),
-        head_norms=total("norm", like=_HEAD_NORM),
-        rank_norms=total("norm", like=_RANK_NORM),
-        final_norm=total("norm", layer=-1),
-        biases=total("bias", "expert_bias"),
-        expert_biases=total("expert_bias"),
-        matrices=total("router", "shared", "expert", "attention", "ffn"),
+        total=element_count(),
+        table=element_count("table"),
+        positions=element_count("position"),
+        head=element_count("head"),
+        norms=element_count("norm"),
+        head_norms=element_count("norm", like=_HEAD_NORM),
+        rank_norms=element_count("norm", like=_RANK_NORM),
+        final_norm=element_count("norm", layer=-1),
+        biases=element_count("bias", "expert_bias"),
+        expert_biases=element_count("expert_bias"),
+        matrices=element_count("router", "shared", "expert", "attention", "ffn"),
     )
 
 
@@ -235,7 +237,7 @@ def _layer_attention(
         head_dim=depth,
         value_dim=depth,
         projections=projections,
-        window=_layer_window(config, layer),
+        window=_visible_key_count(config, layer),
     )
 
 
@@ -251,7 +253,7 @@ def _key_head_count(config: Any) -> int:
     return getattr(config, "num_key_value_heads", None) or heads
 
 
-def _layer_window(config: Any, layer: int) -> int | None:
+def _visible_key_count(config: Any, layer: int) -> int | None:
     """Return how many keys a query of a layer can see; None if it can see all."""
     window: int | None = getattr(config, "sliding_window", None)
     if window is None or getattr(config, "use_sliding_window", True) is False:

@@ -34,20 +34,20 @@ def running_uncompiled() -> Iterator[None]:
 
     stated: Any = frames._callback_from_stance
 
-    def operator_callback(provided: Any) -> Any:
+    def compiler_callback_if_allowed(requested: Any) -> Any:
         """Return the compiler's callback if an operator requests it or if it is off, else None,
         which compiles nothing.
         """
         by_operator = getattr(utils._hop_compile_tls, "in_hop_compile", False)
-        return stated(provided) if by_operator or provided in (False, None) else None
+        return stated(requested) if by_operator or requested in (False, None) else None
 
-    def count_frames(_: int) -> int:
+    def no_compiled_frames(_: int) -> int:
         """Return 0, so that PyTorch accepts that nothing was compiled."""
         return 0  # fullgraph=True raises where nothing was compiled, unless frames are counted
 
     instead = {
-        "_callback_from_stance": operator_callback,
-        "set_fullgraph_compiled_frame_count": count_frames,
+        "_callback_from_stance": compiler_callback_if_allowed,
+        "set_fullgraph_compiled_frame_count": no_compiled_frames,
     }
     with ExitStack() as undo:
         for name, function in instead.items():
@@ -57,13 +57,13 @@ def running_uncompiled() -> Iterator[None]:
         yield
 
 
-def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
-    """Replace the compiled methods in `own`, a copy of the model, by uncompiled ones that run the
+def bind_uncompiled_methods(model: "nn.Module", copy: "nn.Module") -> None:
+    """Replace the compiled methods in `copy`, a copy of the model, by uncompiled ones that run the
     copy.
 
     Python does not copy functions, and that of a compiled method runs the original module.
     """
-    twins = dict(zip(map(id, model.modules()), own.modules(), strict=False))
+    twins = dict(zip(map(id, model.modules()), copy.modules(), strict=False))
     for module in model.modules():
         for name, value in vars(module).items():
             method = getattr(value, "_torchdynamo_orig_callable", None)

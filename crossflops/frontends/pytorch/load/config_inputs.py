@@ -42,7 +42,7 @@ _WITHOUT_VALUES = (
 )
 
 
-class Usual(msgspec.Struct, frozen=True):
+class UsualInputs(msgspec.Struct, frozen=True):
     """The specs of inputs, the values of those that need values, and notes for the report."""
 
     specs: tuple[TensorSpec, ...]
@@ -50,25 +50,34 @@ class Usual(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
+def inputs_from_config(
+    model: Any, config: Any, sizes: Mapping[str, int], dtype: str
+) -> UsualInputs:
     """Return the usual inputs of a model of transformers with floats of `dtype`, the values that
     it reads, and notes.
     """
-    if _image_token(config) is None:
-        _refuse_unnamed_token(model, config)
+    if _image_token_id(config) is None:
+        _reject_unnamed_image_token(model, config)
         specs = with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
-        return Usual(
-            specs, notes=(_WITHOUT_SOUND,) if _lacks_sound_input(model, config, specs) else ()
+        return UsualInputs(
+            specs,
+            notes=(_WITHOUT_SOUND,) if _lacks_expected_sound_input(model, config, specs) else (),
         )
     try:
-        usual = _with_image(model, config, sizes, dtype)
-        notes = (_IMAGE_WITHOUT_SOUND,) if _lacks_sound_input(model, config, usual.specs) else ()
+        usual = _image_and_text_inputs(model, config, sizes, dtype)
+        notes = (
+            (_IMAGE_WITHOUT_SOUND,)
+            if _lacks_expected_sound_input(model, config, usual.specs)
+            else ()
+        )
         return msgspec.structs.replace(usual, notes=notes)
     except InputError:
         raise
     except Exception as error:  # whatever a model makes of an image that it does not know
         if model.main_input_name == "pixel_values":  # it has no place for images in its text
-            return Usual(with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype))
+            return UsualInputs(
+                with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
+            )
         text = tuple(
             spec
             for spec in _config_input_specs(model, config, sizes)
@@ -78,10 +87,10 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
         has_none = reads and next(model.parameters()).is_meta
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         note = _WITHOUT_VALUES if has_none else _WITHOUT_IMAGE.format(reason)
-        return Usual(with_float_dtype(text, dtype), notes=(note,))
+        return UsualInputs(with_float_dtype(text, dtype), notes=(note,))
 
 
-def _lacks_sound_input(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
+def _lacks_expected_sound_input(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
     """Return True if the text of a model may have sound tokens, but none of its inputs `specs` is
     a sound.
     """
@@ -97,7 +106,7 @@ def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> It
     if main in ("input_values", "input_features"):
         channels = getattr(config, "audio_channels", None)
         sound = (_SECOND,) if channels is None else (channels, _SECOND)
-        shape = (batch, *(sound if main == "input_values" else _spectrogram(config)))
+        shape = (batch, *(sound if main == "input_values" else _spectrogram_shape(config)))
         yield TensorSpec(main, "float32", shape, "input")
     if main == "input_ids" or (main == "pixel_values" and _has_vision_and_text(config)):
         yield TensorSpec("input_ids", "int64", (batch, length), "input")
@@ -129,7 +138,7 @@ def _has_vision_and_text(config: Any) -> bool:
     return all(hasattr(config, part) for part in ("vision_config", "text_config"))
 
 
-def _spectrogram(config: Any) -> tuple[int, int]:
+def _spectrogram_shape(config: Any) -> tuple[int, int]:
     """Return the shape of a sound's spectrogram: (frames, features), for Whisper (features,
     frames).
     """
@@ -165,7 +174,7 @@ def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
 # A model of images and text.
 
 
-def _image_token(config: Any) -> int | None:
+def _image_token_id(config: Any) -> int | None:
     """Return the id of the token that is an image in the text, from the config; None if it names
     none.
     """
@@ -176,7 +185,7 @@ def _image_token(config: Any) -> int | None:
     return None
 
 
-def _refuse_unnamed_token(model: Any, config: Any) -> None:
+def _reject_unnamed_image_token(model: Any, config: Any) -> None:
     """Raise InputError if a model finds images in the text by a token that its config does not
     name.
     """
@@ -188,11 +197,13 @@ def _refuse_unnamed_token(model: Any, config: Any) -> None:
         )
 
 
-def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
+def _image_and_text_inputs(
+    model: Any, config: Any, sizes: Mapping[str, int], dtype: str
+) -> UsualInputs:
     """Return the inputs of one image in each example, and of a text with as many image tokens as
     it needs.
     """
-    token, batch = _image_token(config), sizes.get("batch", 1)
+    token, batch = _image_token_id(config), sizes.get("batch", 1)
     details: tuple[TensorSpec, ...] = ()
     taken = inspect.signature(model.forward).parameters
     grid = _image_patch_grid(config, sizes) if "image_grid_thw" in taken else None
@@ -209,7 +220,7 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
         )
         rows = _image_feature_count(model, (pixels, *details)) // batch
     else:
-        pixels, rows = _patches(config, grid, batch, dtype)
+        pixels, rows = _patch_spec_and_token_count(config, grid, batch, dtype)
     if not rows or ("seq" in sizes and sizes["seq"] <= rows):
         raise InputError(
             f"an image takes {rows} text tokens, but --seq has only {sizes.get('seq')}",
@@ -223,14 +234,14 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
     if "mm_token_type_ids" in taken:
         values["mm_token_type_ids"] = [[1] * rows + [0] * (length - rows)] * batch
     full = (
-        TensorSpec(name, "int64", _row_table_shape(value), "input")
+        TensorSpec(name, "int64", _shape_of_nested_list(value), "input")
         for name, value in values.items()
     )
     ids, *others = full
-    return Usual((ids, pixels, *details, *others), values)
+    return UsualInputs((ids, pixels, *details, *others), values)
 
 
-def _row_table_shape(rows: Any) -> tuple[int, ...]:
+def _shape_of_nested_list(rows: Any) -> tuple[int, ...]:
     """Return (rows, columns) of a nested list of rows."""
     return (len(rows), len(rows[0]))
 
@@ -267,7 +278,7 @@ def _image_feature_count(model: Any, images: tuple[TensorSpec, ...]) -> int:
 def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     """Return (frames, patches in a column, patches in a row) of an image."""
     seen = config.vision_config
-    merged = seen.patch_size * _merge_size(seen)
+    merged = seen.patch_size * _patches_merged_per_side(seen)
     side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
     if not side:
         raise InputError(
@@ -277,7 +288,7 @@ def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, 
     return 1, side, side
 
 
-def _patches(
+def _patch_spec_and_token_count(
     config: Any, grid: tuple[int, int, int], batch: int, dtype: str
 ) -> tuple[TensorSpec, int]:
     """Return the spec of the patches of all images in the batch, and the number of text tokens for
@@ -292,12 +303,14 @@ def _patches(
     is_image = getattr(seen, _MERGING, None) is not None
     patch = (channels, side, side) if is_image else (channels * frames * side**2,)
     spec = TensorSpec("pixel_values", dtype or USUAL, (batch * count, *patch), "input")
-    return spec, count // _merge_size(seen) ** 2
+    return spec, count // _patches_merged_per_side(seen) ** 2
 
 
-def _merge_size(seen: Any) -> int:
+def _patches_merged_per_side(vision_config: Any) -> int:
     """Return how many patches per side of an image are merged to one token."""
-    if kernel := getattr(seen, _MERGING, None):
+    if kernel := getattr(vision_config, _MERGING, None):
         return int(max(kernel))
-    merged: int = getattr(seen, "spatial_merge_size", 0) or getattr(seen, "merge_size", 1)
+    merged: int = getattr(vision_config, "spatial_merge_size", 0) or getattr(
+        vision_config, "merge_size", 1
+    )
     return merged

@@ -25,7 +25,7 @@ class Ultralytics(Library):
     package = "ultralytics"
     names_models = False  # a size, such as the n of yolov8n, is not in the name of a file
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the model of a config; return it with the usual image of the library."""
@@ -55,7 +55,7 @@ class SegmentationModels(Library):
     package = "segmentation_models_pytorch"
     names_models = False  # names of architectures are shared with other libraries
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the architecture with an untrained encoder, by --arg encoder_name."""
@@ -78,12 +78,12 @@ class Diffusers(Library):
     package = "diffusers"
     names_models = False  # a name is a folder
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the model of a config; of a UNet with text, return the usual input too."""
         library = importlib.import_module("diffusers")
-        content = _diffusers_config(Path(name).expanduser(), name)
+        content = _read_diffusers_config(Path(name).expanduser(), name)
         kind = getattr(library, str(content.get("_class_name")), None)
         if kind is None or not hasattr(kind, "from_config"):
             raise TargetError(
@@ -106,7 +106,7 @@ class Diffusers(Library):
         )
 
 
-def _diffusers_config(folder: Path, name: str) -> dict[str, object]:
+def _read_diffusers_config(folder: Path, name: str) -> dict[str, object]:
     """Return the config of a model of diffusers. Raises TargetError."""
     index, path = folder / "model_index.json", folder / "config.json"
     if index.is_file():

@@ -15,7 +15,7 @@ from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
 
-def group_loops(model: Any) -> bool:
+def run_expert_loops_as_grouped_products(model: Any) -> bool:
     """Make experts with a loop of their own run as grouped products, if their weights have no
     values; return True if any do.
 
@@ -33,7 +33,7 @@ def group_loops(model: Any) -> bool:
     return grouped
 
 
-def _run_dbrx(experts: Any, hidden: Any, chosen: Any, scores: Any) -> Any:
+def _run_dbrx_experts_grouped(experts: Any, hidden: Any, chosen: Any, scores: Any) -> Any:
     """Return what DbrxExperts.forward returns, computed by grouped products."""
     import torch
 
@@ -58,4 +58,4 @@ def _run_dbrx(experts: Any, hidden: Any, chosen: Any, scores: Any) -> Any:
     return total.view(hidden.shape[0], -1, experts.hidden_size)
 
 
-_FORWARDS: Mapping[str, Callable[..., Any]] = {"DbrxExperts": _run_dbrx}
+_FORWARDS: Mapping[str, Callable[..., Any]] = {"DbrxExperts": _run_dbrx_experts_grouped}

@@ -13,7 +13,7 @@ _LOOP = "eager"
 _ALIGNED = 16  # bytes between rows, as PyTorch's kernel wants them
 
 
-def choose_experts(model: Any) -> str:
+def set_expert_implementation(model: Any) -> str:
     """Set the implementation by which the experts of a model run, and return its name; "" without
     experts.
 
@@ -23,7 +23,7 @@ def choose_experts(model: Any) -> str:
     if not experts:
         return ""
     chosen = str(experts[0].config._experts_implementation)
-    if chosen == GROUPED and not all(map(_is_grouped, experts)):
+    if chosen == GROUPED and not all(map(_accepts_grouped_kernel, experts)):
         model.set_experts_implementation(_LOOP)
         chosen = _LOOP
     return chosen
@@ -37,7 +37,7 @@ def _expert_modules(model: Any) -> Iterator[Any]:
             yield module
 
 
-def _is_grouped(experts: Any) -> bool:
+def _accepts_grouped_kernel(experts: Any) -> bool:
     """Return True if PyTorch's kernel for grouped products accepts the weights of these
     experts.
     """

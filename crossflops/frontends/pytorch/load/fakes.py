@@ -16,11 +16,11 @@ from typing import Any
 
 from crossflops.errors import TargetError, ValuesNeededError
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
-from crossflops.frontends.pytorch.load.tensors import attributes_of
+from crossflops.frontends.pytorch.load.tensors import tensor_attributes
 from crossflops.frontends.pytorch.load.tool_replacements import (
-    Own,
-    owner_attributes,
-    without_replacements,
+    AttributesByOwner,
+    restoring_original_functions,
+    torch_owner_attributes,
 )
 from crossflops.ir.provenance import FAKE, META, REAL
 from crossflops.patches import inventory
@@ -74,7 +74,7 @@ def building_fake_tensors() -> Iterator[None]:
     """
     mode = _new_fake_mode()
     try:
-        with _real_imports(), _no_scripts(mode), mode:
+        with _importing_with_real_tensors(), _rejecting_new_torchscript(mode), mode:
             yield
     except (Exception, SystemExit) as error:
         if isinstance(error, TargetError) and error.__cause__ is None:
@@ -98,15 +98,15 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
     from torch.utils._pytree import tree_map_only
 
     modes = filter(
-        None, map(_mode_of, _model_leaves(model, args, kwargs))
+        None, map(_own_fake_mode, _flat_attributes_and_inputs(model, args, kwargs))
     )  # tensors of two do not meet
     mode, known = next(modes, None) or _new_fake_mode(), {}
 
-    def fake(tensor: Any) -> Any:
+    def to_fake_tensor(tensor: Any) -> Any:
         """Return a fake tensor of the same size, stride and dtype; the same one for the same
         tensor.
         """
-        if is_fake(tensor) and not _is_bare(tensor):
+        if is_fake_tensor(tensor) and not _is_plain_meta_tensor(tensor):
             return tensor
         if id(tensor) not in known:
             with mode:
@@ -121,18 +121,24 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
     for module in model.modules():
         stored = vars(module)
         for owner in (stored, module._parameters, module._buffers):
-            owner.update({k: fake(v) for k, v in owner.items() if isinstance(v, torch.Tensor)})
-    provided = tree_map_only(torch.Tensor, lambda x: fake(x) if _is_bare(x) else x, (args, kwargs))
+            owner.update(
+                {k: to_fake_tensor(v) for k, v in owner.items() if isinstance(v, torch.Tensor)}
+            )
+    provided = tree_map_only(
+        torch.Tensor,
+        lambda x: to_fake_tensor(x) if _is_plain_meta_tensor(x) else x,
+        (args, kwargs),
+    )
     return model, *provided
 
 
-def without_values() -> Callable[[Any], Any]:
+def fake_tensor_factory() -> Callable[[Any], Any]:
     """Return a function that returns for a tensor a fake CPU tensor of its shape and dtype."""
     import torch
 
     mode = _new_fake_mode()
 
-    def fake(value: Any) -> Any:
+    def to_fake_tensor(value: Any) -> Any:
         """Return a fake tensor of the same shape and dtype; another value as it is."""
         if not isinstance(value, torch.Tensor):
             return value
@@ -142,15 +148,15 @@ def without_values() -> Callable[[Any], Any]:
             return torch.nn.Parameter(plain, value.requires_grad)
         return plain
 
-    return fake
+    return to_fake_tensor
 
 
 @contextmanager
-def watching_values(model: Any) -> Iterator[Callable[[], str]]:
+def watching_value_reads(model: Any) -> Iterator[Callable[[], str]]:
     """Yield a function that returns the text of which operation needed values in a run, "" if none
     did.
     """
-    modes = _fake_modes(model)
+    modes = _own_fake_modes(model)
     for mode in modes:
         mode.asked, mode.doing = "", "running"
     try:
@@ -167,7 +173,7 @@ def hiding_tool_replacements(model: Any) -> Iterator[None]:
 
     The tool would otherwise see calls that the model does not make.
     """
-    modes, own = _fake_modes(model), owner_attributes()
+    modes, own = _own_fake_modes(model), torch_owner_attributes()
     for mode in modes:
         mode.own = own
     try:
@@ -177,59 +183,63 @@ def hiding_tool_replacements(model: Any) -> Iterator[None]:
             mode.own = []
 
 
-def _fake_modes(model: Any) -> list[Any]:
+def _own_fake_modes(model: Any) -> list[Any]:
     """Return the fake modes of crossflops that the tensors of a module have, each once."""
-    modes = {id(mode): mode for mode in map(_mode_of, _model_leaves(model)) if mode is not None}
+    modes = {
+        id(mode): mode
+        for mode in map(_own_fake_mode, _flat_attributes_and_inputs(model))
+        if mode is not None
+    }
     return list(modes.values())
 
 
-def _mode_of(tensor: Any) -> Any:
+def _own_fake_mode(tensor: Any) -> Any:
     """Return the fake mode of a tensor if crossflops made it; None otherwise."""
     mode = getattr(tensor, "fake_mode", None)
     return mode if getattr(mode, "of_crossflops", False) else None
 
 
-def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
+def _flat_attributes_and_inputs(model: Any, *inputs: Any) -> list[Any]:
     """Return all attributes of the modules of a model, and its inputs, as one flat list."""
     from torch.utils._pytree import tree_leaves
 
-    attributes = [value for module in model.modules() for value in attributes_of(module)]
+    attributes = [value for module in model.modules() for value in tensor_attributes(module)]
     leaves: list[Any] = tree_leaves([attributes, inputs])
     return leaves
 
 
-def is_ours(tensor: Any) -> bool:
+def is_own_fake_tensor(tensor: Any) -> bool:
     """Return True if a tensor is fake and was made by crossflops."""
-    return _mode_of(tensor) is not None
+    return _own_fake_mode(tensor) is not None
 
 
-def is_fake_model(model: Any, *inputs: Any) -> bool:
+def has_own_fake_tensor(model: Any, *inputs: Any) -> bool:
     """Return True if a tensor of the module or its inputs is fake and was made by crossflops."""
-    return any(map(is_ours, _model_leaves(model, *inputs)))
+    return any(map(is_own_fake_tensor, _flat_attributes_and_inputs(model, *inputs)))
 
 
 def weights_kind(model: Any, args: Any, kwargs: Any) -> str:
     """Return the kind of a model's weights: "fake" (shapes alone), "meta" (on that device) or
     "real".
     """
-    if any(map(_is_bare, model.parameters())):
+    if any(map(_is_plain_meta_tensor, model.parameters())):
         return META
-    return FAKE if is_fake_model(model, args, kwargs) else REAL
+    return FAKE if has_own_fake_tensor(model, args, kwargs) else REAL
 
 
-def _is_bare(tensor: Any) -> bool:
+def _is_plain_meta_tensor(tensor: Any) -> bool:
     """Return True if a tensor is on the meta device and is not a fake tensor."""
     return bool(tensor.device.type == "meta")
 
 
-def is_building() -> bool:
+def is_building_fake_model() -> bool:
     """Return True if a model is being built with fake tensors now."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     return getattr(_get_current_dispatch_mode(), "of_crossflops", False)
 
 
-def refuse_scripted(model: Any) -> None:
+def reject_torchscript(model: Any) -> None:
     """Raise ValuesNeededError if a part of the model is TorchScript, which stores tensors
     itself.
     """
@@ -239,7 +249,7 @@ def refuse_scripted(model: Any) -> None:
         raise ValuesNeededError(_SCRIPTED)
 
 
-def is_fake(tensor: Any) -> bool:
+def is_fake_tensor(tensor: Any) -> bool:
     """Return True if a tensor is a fake tensor: it has a shape and no data."""
     return type(tensor).__name__ == "FakeTensor"
 
@@ -266,13 +276,13 @@ def _fake_mode_class() -> Any:
     convolution = torch.ops.aten.convolution.default
     _convolution = torch.ops.aten._convolution.default
 
-    class Hearing(FakeTensorMode):
+    class RecordingFakeMode(FakeTensorMode):
         """A fake mode that notes which operation needs values."""
 
         of_crossflops = True
         asked = ""
         doing = "building"
-        own: Own = []  # the functions that kernels find, where they are said
+        own: AttributesByOwner = []  # the functions that kernels find, where they are said
 
         def __deepcopy__(self, memo: dict[int, Any]) -> Any:
             """Return the mode itself."""
@@ -285,7 +295,7 @@ def _fake_mode_class() -> Any:
         ) -> Any:
             """Run an operator on fake tensors, and note if it would have read their values."""
             if func is convolution and _C._get_tracing_state() is not None:
-                with _traceable():
+                with _resuming_jit_trace():
                     return _convolution(*args, *_OF_CUDNN)
             if func is _convolution:
                 func, args = convolution, args[: -len(_OF_CUDNN)]
@@ -301,10 +311,10 @@ def _fake_mode_class() -> Any:
             types; return its result.
             """
             # runs a kernel, unless the mode remembers what an alike call gave
-            with without_replacements(self.own), faking_grouped_products():
+            with restoring_original_functions(self.own), faking_grouped_products():
                 return super()._dispatch_impl(func, types, args, kwargs)
 
-    return Hearing
+    return RecordingFakeMode
 
 
 @contextmanager
@@ -316,16 +326,16 @@ def _suspending_jit_trace() -> Iterator[None]:
     if state is None:
         yield
         return
-    with _traceable():  # tracing cannot be switched elsewhere
+    with _resuming_jit_trace():  # tracing cannot be switched elsewhere
         _C._set_tracing_state(None)
     try:
         yield
     finally:
-        with _traceable():
+        with _resuming_jit_trace():
             _C._set_tracing_state(state)
 
 
-def _traceable() -> Any:
+def _resuming_jit_trace() -> Any:
     """Return a context in which the tracer of torch.jit sees operators again."""
     from torch import _C
 
@@ -334,23 +344,25 @@ def _traceable() -> Any:
 
 
 @contextmanager
-def _no_scripts(mode: Any) -> Iterator[None]:
+def _rejecting_new_torchscript(fake_mode: Any) -> Iterator[None]:
     """Make the creation of a TorchScript module raise ValuesNeededError inside the block."""
     from torch.jit import RecursiveScriptModule
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
+    def reject_script(*args: Any, **kwargs: Any) -> None:
         """Raise ValuesNeededError, since TorchScript needs real tensors, and record it in the
         mode.
         """
-        mode.asked = mode.asked or _SCRIPTED
+        fake_mode.asked = fake_mode.asked or _SCRIPTED
         raise ValuesNeededError(_SCRIPTED)
 
-    with patching_attribute(RecursiveScriptModule, "__init__", refuse, inventory.SCRIPT_MODULES):
+    with patching_attribute(
+        RecursiveScriptModule, "__init__", reject_script, inventory.SCRIPT_MODULES
+    ):
         yield
 
 
 @contextmanager
-def _real_imports() -> Iterator[None]:
+def _importing_with_real_tensors() -> Iterator[None]:
     """Run the code of modules that are imported inside the block without dispatch modes, so that
     their tensors have values.
 

@@ -40,7 +40,7 @@ AS_OPERATORS = (
 )
 
 
-class Attending:
+class FlexAttentionRunner:
     """A runner of models whose FlexAttention may need gradients.
 
     On a CPU PyTorch refuses these, so they run as the operators that are counted. Elsewhere, and
@@ -60,44 +60,49 @@ class Attending:
         return AS_OPERATORS if self._calls else ""
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running_as_operators(self) -> Iterator[None]:
         """Run FlexAttention as operators inside the block, if PyTorch would refuse it."""
         if not self._is_refused or _API not in sys.modules:
             yield
             return
-        with unfusing_flex_attention(attended=self._calls):
+        with unfusing_flex_attention(attended_kinds=self._calls):
             yield
 
 
 @contextmanager
 def unfusing_flex_attention(
-    calls: list[MaskedAttention] | None = None, attended: list[str] | None = None
+    calls: list[MaskedAttention] | None = None, attended_kinds: list[str] | None = None
 ) -> Iterator[None]:
     """Run FlexAttention as operators inside the block, and add a description of each call with a
     mask to `calls`.
 
-    `attended` is appended to at every call.
+    `attended_kinds` is appended to at every call.
     """
     from importlib import import_module
 
     api, operator, indexing = map(import_module, (_API, _OPERATOR, _INDEXING))
 
-    def attend(*args: Any, **kwargs: Any) -> Any:
+    def attend_by_operators(*args: Any, **kwargs: Any) -> Any:
         """Run FlexAttention as plain operators and return its result; record the call if it has a
         mask.
         """
-        if attended is not None:
-            attended[:] = [_API]
+        if attended_kinds is not None:
+            attended_kinds[:] = [_API]
         if calls is not None:
-            calls.extend(_mask_attention_calls(*args[:5]))
+            calls.extend(_describe_masked_call(*args[:5]))
         return operator.math_attention(*args, **kwargs)
 
     instead = (
-        (api, "flex_attention_hop", attend, inventory.ATTENTION),
-        (api, "setup_compilation_env", _no_compiler, inventory.ATTENTION),
+        (api, "flex_attention_hop", attend_by_operators, inventory.ATTENTION),
+        (api, "setup_compilation_env", _using_eager_backend, inventory.ATTENTION),
         (api, "_validate_device", _accept_any_tensors, inventory.ATTENTION),
         (api, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True, inventory.ATTENTION),
-        (indexing, "TransformGetItemToIndex", _indices, inventory.ATTENTION_INDICES),
+        (
+            indexing,
+            "TransformGetItemToIndex",
+            _indexing_without_value_reads,
+            inventory.ATTENTION_INDICES,
+        ),
     )
     with ExitStack() as undo:
         for module, name, value, declared in instead:
@@ -107,7 +112,7 @@ def unfusing_flex_attention(
 
 
 @contextmanager
-def _no_compiler() -> Iterator[str]:
+def _using_eager_backend() -> Iterator[str]:
     """Yield "eager", the name of the compiler backend that compiles nothing."""
     yield "eager"
 
@@ -116,7 +121,7 @@ def _accept_any_tensors(*_tensors: Any) -> None:
     """Do nothing, so that tensors which require gradients are accepted."""
 
 
-def _indices() -> Any:
+def _indexing_without_value_reads() -> Any:
     """Return a context in which indexing a tensor by tensors does not read their values.
 
     It is a mode and not an assignment to `Tensor.__getitem__`: that would make PyTorch treat
@@ -130,7 +135,7 @@ def _indices() -> Any:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             """Run a torch function; indexing with numbers in a mask is run by `aten.index`."""
-            if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
+            if func is torch.Tensor.__getitem__ and _is_index_of_tensors(args[1]):
                 indices = args[1] if isinstance(args[1], tuple | list) else (args[1],)
                 return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in indices])
             return func(*args, **kwargs or {})
@@ -138,7 +143,7 @@ def _indices() -> Any:
     return Selection()
 
 
-def _has_indices(index: Any) -> bool:
+def _is_index_of_tensors(index: Any) -> bool:
     """Return True if an index consists of tensors and integers alone, with a tensor among them."""
     import torch
 
@@ -148,7 +153,7 @@ def _has_indices(index: Any) -> bool:
     )
 
 
-def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
+def run_and_describe_masked_attention(run: Callable[[], Any]) -> list[MaskedAttention]:
     """Call `run`; return a description of each FlexAttention call with a mask in it."""
     calls: list[MaskedAttention] = []
     with unfusing_flex_attention(calls):
@@ -156,7 +161,7 @@ def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
     return calls
 
 
-def describe_masks(calls: Sequence[MaskedAttention]) -> str:
+def sentence_on_masked_attention(calls: Sequence[MaskedAttention]) -> str:
     """Return a sentence on how many MACs a kernel does that skips masked blocks; "" if unknown or
     without masks.
     """
@@ -170,7 +175,7 @@ def describe_masks(calls: Sequence[MaskedAttention]) -> str:
     )
 
 
-def _mask_attention_calls(
+def _describe_masked_call(
     query: Any, key: Any, value: Any, _score_mod: Any, mask: Any
 ) -> Iterator[MaskedAttention]:
     """Yield the description of a FlexAttention call, its MACs and blocks, if its mask has
@@ -189,11 +194,11 @@ def _mask_attention_calls(
     rows, columns = -(-queries // block_queries), -(-keys // block_keys)
     total = grid * queries * keys * width
     blocks = grid * rows * columns
-    if isinstance(partial, FakeTensor) or not _has_numbers(partial):
+    if isinstance(partial, FakeTensor) or not _has_real_values(partial):
         yield MaskedAttention(total, None, blocks, None)
         return
-    heights = _extents(queries, block_queries, rows).view(-1, 1)
-    widths = _extents(keys, block_keys, columns)
+    heights = _block_lengths(queries, block_queries, rows).view(-1, 1)
+    widths = _block_lengths(keys, block_keys, columns)
     kept = area = 0
     for counts, indices in ((partial, positions), (full, full_places)):
         if counts is None:
@@ -205,14 +210,14 @@ def _mask_attention_calls(
     yield MaskedAttention(total, area * width, blocks, kept)
 
 
-def _has_numbers(tensor: Any) -> bool:
+def _has_real_values(tensor: Any) -> bool:
     """Return True if a tensor has values: it is neither of a subclass nor on the meta device."""
     import torch
 
     return type(tensor) is torch.Tensor and not tensor.is_meta
 
 
-def _extents(length: int, block: int, blocks: int) -> Any:
+def _block_lengths(length: int, block: int, blocks: int) -> Any:
     """Return the sizes of the blocks of an axis with `length` elements, as a tensor; the last may
     be smaller.
     """

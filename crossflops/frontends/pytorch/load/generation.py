@@ -41,7 +41,7 @@ _IMAGES_HINT = (
 _HINT = "leave out --prompt and --generate to count a single pass"
 
 
-def _new_cache(model: Any) -> Any:
+def _new_key_value_cache(model: Any) -> Any:
     """Return the empty cache that `generate` makes for this model."""
     from transformers import cache_utils
 
@@ -52,7 +52,7 @@ def _new_cache(model: Any) -> Any:
     return cache_utils.EncoderDecoderCache(cache, cache_utils.DynamicCache(config=config))
 
 
-def _layers(cache: Any, config: Any) -> Iterator[Any]:
+def _decoder_cache_layers(cache: Any, config: Any) -> Iterator[Any]:
     """Yield the layers of a key-value cache that the decoder of this config has; of an
     encoder-decoder those of self-attention first.
     """
@@ -75,7 +75,7 @@ def _decoder_layer_count(config: Any) -> int | None:
     return None
 
 
-def _fill_layer(layer: Any, keys: Any, values: Any, context: int) -> None:
+def _fill_cache_layer(layer: Any, keys: Any, values: Any, context: int) -> None:
     """Set the keys and values of a cache layer, as they are after `context` tokens."""
     layer.lazy_initialization(keys, values)
     layer.keys, layer.values = keys, values
@@ -106,10 +106,12 @@ class Prefill(_Pass):
         and encoder output if any.
         """
         decoder = {} if decoder_input_ids is None else {"decoder_input_ids": decoder_input_ids}
-        cache = _new_cache(self.model)
+        cache = _new_key_value_cache(self.model)
         out = self._call_model(cache, input_ids=input_ids, **decoder)
         encoder_output = getattr(out, "encoder_last_hidden_state", None)
-        pairs = [(layer.keys, layer.values) for layer in _layers(cache, self.model.config)]
+        pairs = [
+            (layer.keys, layer.values) for layer in _decoder_cache_layers(cache, self.model.config)
+        ]
         return (
             (out.logits, pairs) if encoder_output is None else (out.logits, pairs, encoder_output)
         )
@@ -131,11 +133,11 @@ class PrefillWithImages(_Pass):
         image_ids = torch.full(
             shape, self.image_id, dtype=input_ids.dtype, device=input_ids.device
         )
-        cache = _new_cache(self.model)
+        cache = _new_key_value_cache(self.model)
         out = self._call_model(
             cache, input_ids=torch.cat([image_ids, input_ids], 1), pixel_values=pixel_values
         )
-        layers = _layers(cache, self.model.config)
+        layers = _decoder_cache_layers(cache, self.model.config)
         return out.logits, [(layer.keys, layer.values) for layer in layers]
 
 
@@ -151,10 +153,10 @@ class DecodingStep(_Pass):
         """Run the model over new tokens with `past` as its cache; return logits and (keys, values)
         by layer.
         """
-        cache = _new_cache(self.model)
-        layers = list(_layers(cache, self.model.config))
+        cache = _new_key_value_cache(self.model)
+        layers = list(_decoder_cache_layers(cache, self.model.config))
         for layer, (keys, values) in zip(layers, past, strict=True):
-            _fill_layer(layer, keys, values, self.context)
+            _fill_cache_layer(layer, keys, values, self.context)
         if encoder_output is None:
             out = self._call_model(cache, input_ids=input_ids)
             return out.logits, [(layer.keys, layer.values) for layer in layers]
@@ -174,16 +176,16 @@ class TransformersPasses(GenerationPasses):
         """Record the model, and the images in each prompt. Raises InputError where it does not
         generate with such a cache, or does not take such images.
         """
-        _refuse_other_models(model)
+        _require_cached_text_generation(model)
         self._model, self._images = model, images
-        self._side = images.side or _image_side(model)
-        self.image_tokens = images.number * self._tokens_of_image() if images.number else 0
-        if not images.number and "pixel_values" in _parameters_of(model):
+        self._side = images.side or _image_side_pixels(model)
+        self.image_tokens = images.number * self._tokens_per_image() if images.number else 0
+        if not images.number and "pixel_values" in _forward_parameters(model):
             warnings.warn(
                 _WITHOUT_IMAGES.format(type(model).__name__), CrossflopsWarning, stacklevel=2
             )
         self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
-        layers = list(_layers(_new_cache(model), model.config))
+        layers = list(_decoder_cache_layers(_new_key_value_cache(model), model.config))
         self.windows = tuple(
             sorted({layer.sliding_window for layer in layers if layer.is_sliding})
         )
@@ -192,10 +194,10 @@ class TransformersPasses(GenerationPasses):
         """Return a source that runs the model over `batch` prompts of `prompt` tokens each."""
         if self.image_tokens:
             return self._prefill_with_images(batch, prompt - self.image_tokens, logits)
-        inputs = {"input_ids": self._tokens(batch, prompt)}
+        inputs = {"input_ids": self._zero_token_ids(batch, prompt)}
         if self.is_encoder_decoder:
-            inputs["decoder_input_ids"] = self._tokens(batch, 1)
-        return _source(Prefill(self._model, logits), inputs)
+            inputs["decoder_input_ids"] = self._zero_token_ids(batch, 1)
+        return _evaluation_source(Prefill(self._model, logits), inputs)
 
     def step(
         self,
@@ -207,7 +209,7 @@ class TransformersPasses(GenerationPasses):
         """Return a source that runs the model over new tokens of each request, up to the
         `context`-th, with its key-value cache.
         """
-        layers = list(_layers(_new_cache(self._model), self._model.config))
+        layers = list(_decoder_cache_layers(_new_key_value_cache(self._model), self._model.config))
         before = context - new.number
         own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
         full = _PER_LAYER * len(layers)
@@ -219,7 +221,7 @@ class TransformersPasses(GenerationPasses):
             )
         past = [
             tuple(
-                self._zeros(shape, spec.dtype)
+                self._zeros_like_weights(shape, spec.dtype)
                 for shape, spec in zip(
                     _cache_shapes_after(layer, pair, before if index < own else prompt),
                     pair,
@@ -236,33 +238,38 @@ class TransformersPasses(GenerationPasses):
             )
         ]
         batch = (cache_specs[0].shape or (1,))[0]
-        inputs: dict[str, Any] = {"input_ids": self._tokens(batch, new.number), "past": past}
+        inputs: dict[str, Any] = {
+            "input_ids": self._zero_token_ids(batch, new.number),
+            "past": past,
+        }
         if self.is_encoder_decoder:
             shape = cache_specs[-1].shape or ()
-            inputs["encoder_output"] = self._zeros(
+            inputs["encoder_output"] = self._zeros_like_weights(
                 (shape[0], prompt, *shape[2:]), cache_specs[-1].dtype
             )
-        return _source(DecodingStep(self._model, before, new.logits), inputs)
+        return _evaluation_source(DecodingStep(self._model, before, new.logits), inputs)
 
     def _prefill_with_images(self, batch: int, text: int, logits: int) -> Source:
         """Return a source that runs the model over the images of `batch` prompts, each with so
         many `text` tokens.
         """
         inputs = {
-            "input_ids": self._tokens(batch, text),
-            "pixel_values": self._pixels(batch * self._images.number),
+            "input_ids": self._zero_token_ids(batch, text),
+            "pixel_values": self._zero_images(batch * self._images.number),
         }
-        image_id = _image_id(self._model.config)
+        image_id = _image_marker_token_id(self._model.config)
         assert image_id is not None  # else it has no tokens of an image
-        return _source(PrefillWithImages(self._model, logits, image_id, self.image_tokens), inputs)
+        return _evaluation_source(
+            PrefillWithImages(self._model, logits, image_id, self.image_tokens), inputs
+        )
 
-    def _pixels(self, number: int) -> Any:
+    def _zero_images(self, number: int) -> Any:
         """Return images, all zero, a tensor [number, channels, side, side]."""
         channels = getattr(self._model.config.vision_config, "num_channels", _CHANNELS)
         dtype = str(next(self._model.parameters()).dtype).removeprefix("torch.")
-        return self._zeros((number, channels, self._side, self._side), dtype)
+        return self._zeros_like_weights((number, channels, self._side, self._side), dtype)
 
-    def _tokens_of_image(self) -> int:
+    def _tokens_per_image(self) -> int:
         """Return the number of tokens that the model makes of one image; it encodes one."""
         name = type(self._model).__name__
         if not self._side:
@@ -272,10 +279,10 @@ class TransformersPasses(GenerationPasses):
                 _IMAGES_HINT,
             )
         needed = _mandatory_image_inputs(self._model)
-        if needed or _image_id(self._model.config) is None:
+        if needed or _image_marker_token_id(self._model.config) is None:
             reason = f"its images need {needed[0]}" if needed else "its images have no token id"
             raise InputError(f"--images does not support {name}: {reason}", _IMAGES_HINT)
-        pixels = self._pixels(1)
+        pixels = self._zero_images(1)
         try:
             with torch.no_grad():
                 features = self._model.get_image_features(pixel_values=pixels)
@@ -289,11 +296,11 @@ class TransformersPasses(GenerationPasses):
         parts = features if isinstance(features, list | tuple) else [features]
         return sum(part.numel() // part.shape[-1] for part in parts)
 
-    def _tokens(self, batch: int, length: int) -> Any:
+    def _zero_token_ids(self, batch: int, length: int) -> Any:
         """Return token ids, all zero, a tensor [batch, length]."""
-        return self._zeros((batch, length), "int64")
+        return self._zeros_like_weights((batch, length), "int64")
 
-    def _zeros(self, shape: Sequence[int], dtype: str) -> Any:
+    def _zeros_like_weights(self, shape: Sequence[int], dtype: str) -> Any:
         """Return a tensor of zeros on the device of the weights, without values if the weights
         have none.
         """
@@ -302,7 +309,7 @@ class TransformersPasses(GenerationPasses):
             return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
 
 
-def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
+def _evaluation_source(model: nn.Module, inputs: dict[str, Any]) -> Source:
     """Return a source with the model in evaluation mode and these keyword inputs."""
     model = model.eval()
     return Source(model, (), inputs, weights=weights_kind(model, (), inputs))
@@ -328,18 +335,18 @@ def _cache_shapes_after(
     return layer.keys.shape, layer.values.shape
 
 
-def _parameters_of(model: Any) -> Mapping[str, inspect.Parameter]:
+def _forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a model's forward pass by name."""
     return inspect.signature(model.forward).parameters
 
 
-def _image_side(model: Any) -> int:
+def _image_side_pixels(model: Any) -> int:
     """Return the side in pixels of an image, as the config of a model has it; 0 if it has none."""
     side = getattr(getattr(model.config, "vision_config", None), "image_size", 0)
     return int(side[0]) if isinstance(side, list | tuple) else int(side or 0)
 
 
-def _image_id(config: Any) -> int | None:
+def _image_marker_token_id(config: Any) -> int | None:
     """Return the id of the token that marks a part of an image; None if there is none."""
     for name in ("image_token_id", "image_token_index"):
         if isinstance(number := getattr(config, name, None), int):
@@ -349,10 +356,12 @@ def _image_id(config: Any) -> int | None:
 
 def _mandatory_image_inputs(model: Any) -> list[str]:
     """Return the inputs that a model needs for an image in addition to its pixels."""
-    if "pixel_values" not in _parameters_of(model) or not hasattr(model, "get_image_features"):
+    if "pixel_values" not in _forward_parameters(model) or not hasattr(
+        model, "get_image_features"
+    ):
         return ["an interface without pixel_values"]
     extra = ("image_grid_thw", "image_sizes", "pixel_attention_mask", "spatial_shapes")
-    own = {**_parameters_of(model), **inspect.signature(model.get_image_features).parameters}
+    own = {**_forward_parameters(model), **inspect.signature(model.get_image_features).parameters}
     return [
         name
         for name in extra
@@ -361,7 +370,7 @@ def _mandatory_image_inputs(model: Any) -> list[str]:
     ]
 
 
-def _refuse_other_models(model: Any) -> None:
+def _require_cached_text_generation(model: Any) -> None:
     """Raise InputError unless the model generates text with a cache of keys and values."""
     name = type(model).__name__
     generates = getattr(model, "can_generate", None)
@@ -377,7 +386,7 @@ def _refuse_other_models(model: Any) -> None:
             f"{name} does not have one",
             _HINT,
         )
-    layers = list(_layers(_new_cache(model), model.config))
+    layers = list(_decoder_cache_layers(_new_key_value_cache(model), model.config))
     decoder = _decoder_layer_count(model.config) if model.config.is_encoder_decoder else None
     if decoder is not None and len(layers) < 2 * decoder:
         raise InputError(

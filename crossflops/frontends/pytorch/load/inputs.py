@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import HINT, Arguments, from_npz, split_input_values
-from crossflops.frontends.pytorch.load.fakes import is_fake, is_ours
+from crossflops.frontends.inputs import HINT, Arguments, arguments_from_npz, to_args_and_kwargs
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor, is_own_fake_tensor
 from crossflops.frontends.pytorch.load.running_models import is_within_model
 from crossflops.ir.graph import TensorSpec
 
 
-def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}) -> Arguments:
+def make_model_arguments(
+    model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}
+) -> Arguments:
     """Return positional and keyword arguments for a model, by specs: random floats, zeros of other
     types.
 
@@ -32,7 +34,7 @@ def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {})
     for name, rows in known.items():
         provided = torch.tensor(rows, dtype=values[name].dtype)
         values[name] = provided.to("meta") if plain else provided
-    return split_input_values(values)
+    return to_args_and_kwargs(values)
 
 
 def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
@@ -66,7 +68,7 @@ def tensors_from_npz(path: str) -> Arguments:
     """
     import torch
 
-    return from_npz(path, torch.from_numpy)
+    return arguments_from_npz(path, torch.from_numpy)
 
 
 def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -108,7 +110,7 @@ def _check_tensor_kinds(tensors: Iterable[Any]) -> None:
                 "a nested tensor has no shape, which the count needs",
                 "pad it with torch.nested.to_padded_tensor(tensor, 0.0)",
             )
-        if is_fake(tensor) and not is_ours(tensor):
+        if is_fake_tensor(tensor) and not is_own_fake_tensor(tensor):
             raise InputError(
                 "weights or inputs are FakeTensors of another FakeTensorMode, which cannot be "
                 "counted",

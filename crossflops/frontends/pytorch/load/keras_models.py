@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, error_location, error_words
-from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
+from crossflops.frontends.keras_inputs import has_created_variables, to_keras_call_inputs
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
@@ -20,7 +20,7 @@ def is_torch_keras_layer(model: object) -> bool:
     return keras is not None and hasattr(keras, "Layer") and isinstance(model, keras.Layer)
 
 
-def as_arguments(
+def to_keras_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and keyword inputs as Keras takes them, NumPy arrays as tensors."""
@@ -28,27 +28,27 @@ def as_arguments(
     import torch
     from torch.utils._pytree import tree_map_only
 
-    inputs, named = inputs_as_taken(model, args, kwargs)
+    inputs, named = to_keras_call_inputs(model, args, kwargs)
     tensors = tree_map_only(np.ndarray, torch.from_numpy, (inputs, named))
     return tuple(tensors[0]), dict(tensors[1])
 
 
 def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Let a Keras model create its variables for these inputs. Raises InputError if that fails."""
-    if is_built(model):
+    if has_created_variables(model):
         return
     import keras
     import torch
     from torch.utils._pytree import tree_map_only
 
-    def symbol(tensor: Any) -> Any:
+    def to_keras_tensor(tensor: Any) -> Any:
         """Return a symbolic tensor of Keras with the shape and dtype of a PyTorch tensor."""
         return keras.KerasTensor(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
     try:
         model(
-            *tree_map_only(torch.Tensor, symbol, args),
-            **tree_map_only(torch.Tensor, symbol, dict(kwargs)),
+            *tree_map_only(torch.Tensor, to_keras_tensor, args),
+            **tree_map_only(torch.Tensor, to_keras_tensor, dict(kwargs)),
         )
     except Exception as error:  # whatever code of a model raises
         raise InputError(
@@ -83,31 +83,33 @@ def copying_keras_attributes(model: Any) -> Iterator[None]:
         return
     from keras.src.saving.keras_saveable import KerasSaveable
 
-    with patching_attribute(KerasSaveable, "__reduce__", _parts_of_copy, inventory.KERAS_COPIES):
+    with patching_attribute(
+        KerasSaveable, "__reduce__", _reduce_keras_layer, inventory.KERAS_COPIES
+    ):
         yield
 
 
-def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
+def _reduce_keras_layer(layer: Any) -> tuple[Any, ...]:
     """Return what `copy` needs for a Keras layer: (function that makes a new one, its arguments,
     attributes).
 
     The methods that Keras binds to a layer at creation belong to it: the copy has its own.
     """
-    made = _make_like(type(layer))
+    made = _new_instance_without_init(type(layer))
     state = {
         name: value
         for name, value in vars(layer).items()
         if name not in vars(made) or not callable(value)
     }
-    return _make_like, (type(layer),), state
+    return _new_instance_without_init, (type(layer),), state
 
 
-def _make_like(kind: Any) -> Any:
+def _new_instance_without_init(kind: Any) -> Any:
     """Return a new instance of a class without a call of its `__init__`."""
     return kind.__new__(kind)
 
 
-def without_weights(model: "nn.Module") -> frozenset[int]:
+def non_weight_tensor_ids(model: "nn.Module") -> frozenset[int]:
     """Return the ids of the tensors of a Keras model that are not weights, such as statistics and
     seeds.
     """

@@ -15,20 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest_name_hint
-from crossflops.frontends.named import Library, NamedModel, image_input_spec, names_in_package
-from crossflops.frontends.pytorch.load.config_inputs import usual_inputs
+from crossflops.frontends.named import (
+    Library,
+    NamedModel,
+    image_input_spec,
+    names_in_package_sources,
+)
+from crossflops.frontends.pytorch.load.config_inputs import inputs_from_config
 from crossflops.frontends.pytorch.load.config_libraries import CONFIG_LIBRARIES
-from crossflops.frontends.pytorch.load.expert_loops import group_loops
-from crossflops.frontends.pytorch.load.expert_products import choose_experts
+from crossflops.frontends.pytorch.load.expert_loops import run_expert_loops_as_grouped_products
+from crossflops.frontends.pytorch.load.expert_products import set_expert_implementation
 from crossflops.frontends.pytorch.load.weight_types import (
     UNPACKED,
     USUAL,
-    keep_single_precision,
-    quantization,
-    split_type,
-    type_of_config,
+    config_quantization_method,
+    config_weight_dtype,
+    config_without_dtypes,
+    convert_kept_parameters_to_float32,
+    split_weight_dtype,
     with_float_dtype,
-    without_types,
 )
 from crossflops.ir.graph import TensorSpec
 
@@ -43,11 +48,11 @@ class Timm(Library):
     prefix = "timm"
     package = "timm"
 
-    def names(self) -> Sequence[str]:
+    def model_names(self) -> Sequence[str]:
         """Return the names of the models in timm's files."""
-        return names_in_package("timm", "models", _TIMM_NAMES)
+        return names_in_package_sources("timm", "models", _TIMM_NAMES)
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the timm model of this name, with random weights unless the arguments say
@@ -56,7 +61,7 @@ class Timm(Library):
         A transformer with a fixed input size is built for the requested size.
         """
         timm = importlib.import_module("timm")
-        dtype, others = split_type(arguments)
+        dtype, others = split_weight_dtype(arguments)
         build = functools.partial(timm.create_model, name, **{"pretrained": False, **others})
         model = build()
         cfg = getattr(model, "pretrained_cfg", None) or {}
@@ -99,11 +104,11 @@ class Torchvision(Library):
     prefix = "torchvision"
     package = "torchvision"
 
-    def names(self) -> Sequence[str]:
+    def model_names(self) -> Sequence[str]:
         """Return the names of the models in torchvision's files, without quantized ones."""
-        return names_in_package("torchvision", "models", _TORCHVISION_NAMES)
+        return names_in_package_sources("torchvision", "models", _TORCHVISION_NAMES)
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the torchvision model of this name with random weights, those of its backbone too;
@@ -116,7 +121,7 @@ class Torchvision(Library):
         if name.lower() not in known:
             raise TargetError(f"torchvision has no model {name!r}", nearest_name_hint(name, known))
         weights = models.get_model_weights(name)
-        dtype, arguments = split_type(arguments)
+        dtype, arguments = split_weight_dtype(arguments)
         options: dict[str, object] = {"weights": None}
         if _has_backbone(models, name):
             options["weights_backbone"] = None
@@ -151,7 +156,7 @@ def _torchvision_input_specs(
     """
     kind = type(model).__module__.removeprefix("torchvision.models.").partition(".")[0]
     if kind == "detection":
-        height, width = _area_of_images(model.transform)
+        height, width = _detection_image_size(model.transform)
         spec = image_input_spec("0", _RGB, height, width, sizes)
         return (spec,), "the size to which the model resizes its images"
     if kind == "optical_flow":
@@ -170,7 +175,7 @@ def _torchvision_input_specs(
     return (spec,), "the transforms of its weights in torchvision"
 
 
-def _area_of_images(transform: Any) -> tuple[int, int]:
+def _detection_image_size(transform: Any) -> tuple[int, int]:
     """Return height and width of a square image as a detection model resizes it, or its fixed
     size.
     """
@@ -197,7 +202,7 @@ class Transformers(Library):
     names_models = False  # the repositories of the Hugging Face hub are not listed
     config = _CONFIG
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the transformers model of a config with random weights; return it with its usual
@@ -216,34 +221,36 @@ def build_config_model(
     target: str,
     arguments: Mapping[str, object],
     sizes: Mapping[str, int],
-    says_type: bool = True,
+    with_type_note: bool = True,
 ) -> NamedModel:
     """Return the transformers model of a config's contents, with its usual input.
 
-    Messages and notes call it by its `target`; with `says_type` a note is about the type of its
-    weights. Raises TargetError.
+    Messages and notes call it by its `target`; with `with_type_note` a note is about the type of
+    its weights. Raises TargetError.
     """
     transformers = importlib.import_module("transformers")
-    named_type, others = split_type(arguments)
-    dtype = named_type or type_of_config(content, target)
-    type_notes = _notes_on_weights(target, content, dtype, bool(named_type)) if says_type else ()
+    named_type, others = split_weight_dtype(arguments)
+    dtype = named_type or config_weight_dtype(content, target)
+    type_notes = (
+        _weight_dtype_notes(target, content, dtype, bool(named_type)) if with_type_note else ()
+    )
     notes = [*type_notes]
-    dtype = dtype or (UNPACKED if quantization(content) else "")
-    config = _config(transformers, target, {**content, **others}, dtype)
+    dtype = dtype or (UNPACKED if config_quantization_method(content) else "")
+    config = _make_transformers_config(transformers, target, {**content, **others}, dtype)
     _check_config_arguments(target, config, others)
     if getattr(config, "use_cache", False):
         config.use_cache = False
         notes.append(f"{target} is counted without a key-value cache")
     _set_image_size(config, sizes)
-    model = _model(transformers, config, target)
-    if experts := choose_experts(model):
+    model = _build_model_of_config(transformers, config, target)
+    if experts := set_expert_implementation(model):
         notes.append(f"the experts of {target} run by transformers' {experts!r}")
-    elif group_loops(model):
+    elif run_expert_loops_as_grouped_products(model):
         notes.append(
             f"the experts of {target} run as one grouped product for each matrix, because "
             "weights without values cannot choose experts in the loop of the model"
         )
-    usual = usual_inputs(model, config, sizes, dtype)
+    usual = inputs_from_config(model, config, sizes, dtype)
     specs = usual.specs
     notes += [f"{target} {note}" for note in usual.notes]
     return NamedModel(
@@ -270,14 +277,14 @@ def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
     return content
 
 
-def _notes_on_weights(
+def _weight_dtype_notes(
     target: str, content: Mapping[str, Any], dtype: str, is_argument: bool
 ) -> Iterator[str]:
     """Yield notes on the dtype of the weights and where it is from, and on stored weights that are
     quantized.
     """
     origin = "--arg" if is_argument else "its config"
-    method = quantization(content)
+    method = config_quantization_method(content)
     if dtype:
         yield f"the weights of {target} have the type {dtype}, from {origin}"
     elif not method:
@@ -292,9 +299,11 @@ def _notes_on_weights(
         )
 
 
-def _config(transformers: Any, target: str, contents: Mapping[str, Any], dtype: str) -> Any:
+def _make_transformers_config(
+    transformers: Any, target: str, contents: Mapping[str, Any], dtype: str
+) -> Any:
     """Return the config object of transformers with this content and dtype of weights."""
-    content = without_types(contents)
+    content = config_without_dtypes(contents)
     if dtype:
         content["torch_dtype"] = dtype  # which every transformers reads
     kind = content.pop("model_type", None)
@@ -363,13 +372,13 @@ def _fetch_hub_config(name: str) -> str:
     return fetched
 
 
-def _model(transformers: Any, config: Any, target: str) -> Any:
+def _build_model_of_config(transformers: Any, config: Any, target: str) -> Any:
     """Build a model of the class that a config names, else of the base class of its type; return
     it.
     """
     import torch
 
-    from crossflops.frontends.pytorch.load.fakes import is_building
+    from crossflops.frontends.pytorch.load.fakes import is_building_fake_model
 
     classes = [
         getattr(transformers, architecture, None) for architecture in config.architectures or ()
@@ -390,19 +399,19 @@ def _model(transformers: Any, config: Any, target: str) -> Any:
             "file, and "
             "give hf:FILE",
         )
-    if is_building():
-        return _build_config_model(kind, config)
+    if is_building_fake_model():
+        return _build_model_of_class(kind, config)
     with torch.device("meta"):
-        plain = _build_config_model(kind, config)
+        plain = _build_model_of_class(kind, config)
     if sum(weight.numel() for weight in plain.parameters()) >= _LARGE:
         return plain
-    return _build_config_model(kind, config)
+    return _build_model_of_class(kind, config)
 
 
-def _build_config_model(kind: Any, config: Any) -> Any:
+def _build_model_of_class(kind: Any, config: Any) -> Any:
     """Build a model of this class with random weights; return it in evaluation mode."""
     model = kind._from_config(config)  # from_config of the classes that choose one ends here
-    keep_single_precision(model)
+    convert_kept_parameters_to_float32(model)
     return model.eval()
 
 
@@ -444,13 +453,13 @@ def repair_torchvision_import(error: Exception) -> bool:
     """Return True if the error is about missing operators of torchvision, which are declared then,
     so that a new import works.
     """
-    if not _names_its_operators(error) or _libraries:
+    if not _is_torchvision_operator_error(error) or _libraries:
         return False
     _declare_torchvision_schemas()
     return True
 
 
-def _names_its_operators(error: BaseException | None) -> bool:
+def _is_torchvision_operator_error(error: BaseException | None) -> bool:
     """Return True if an error, or one of its causes, is about torchvision's operators."""
     while error is not None:
         if isinstance(error, RuntimeError) and "torchvision::" in str(error):

@@ -25,15 +25,15 @@ from crossflops.errors import (
     error_words,
 )
 from crossflops.frontends.frontend import RUN, RunnableModel, Source
-from crossflops.frontends.pytorch.load.compiled import bind_methods
-from crossflops.frontends.pytorch.load.fakes import is_fake_model
-from crossflops.frontends.pytorch.load.flexible_attention import Attending
+from crossflops.frontends.pytorch.load.compiled import bind_uncompiled_methods
+from crossflops.frontends.pytorch.load.fakes import has_own_fake_tensor
+from crossflops.frontends.pytorch.load.flexible_attention import FlexAttentionRunner
 from crossflops.frontends.pytorch.load.keras_models import (
     copying_keras_attributes,
     registering_keras_classes,
 )
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
-from crossflops.frontends.seeds import generators
+from crossflops.frontends.seeds import restoring_generators
 from crossflops.ir.trace import Setting
 from crossflops.limits import trim_memory
 from crossflops.patches import inventory
@@ -51,7 +51,7 @@ _KINETO = "KINETO_LOG_LEVEL"  # of the library behind PyTorch's profiler
 # What a caller finds as it was: the state of random generators, inputs, the log.
 
 
-def compiler_tables() -> None:
+def build_compiler_tables() -> None:
     """Let PyTorch's compiler and export build their tables of functions now, before a run is
     recorded.
 
@@ -64,7 +64,7 @@ def compiler_tables() -> None:
         getattr(rules, table, lambda: None)()
 
 
-def forget_compiled() -> None:
+def reset_compiler() -> None:
     """Reset PyTorch's compiler and its cache of results on fake tensors.
 
     Functions that it replaced (torch.cond) while a run was observed would raise in every other
@@ -94,13 +94,13 @@ def copy_inputs(
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppressing_output() -> Iterator[None]:
     """Suppress warnings, log lines and printed output inside the block.
 
     Log lines of crossflops itself, which a user enables, are kept.
     """
     with (
-        silence_logs(lambda record: not record.name.startswith("crossflops.")),
+        silence_logs(_is_library_record),
         filter_warnings("ignore"),
         silence_streams(),
     ):
@@ -113,7 +113,7 @@ def _is_library_record(record: "LogRecord") -> bool:
 
 
 @contextmanager
-def quiet_profiler() -> Iterator[None]:
+def suppressing_profiler_output() -> Iterator[None]:
     """Suppress the lines that PyTorch's profiler prints at start and stop, inside the block.
 
     Their level is above errors. The level is read when the profiler first starts.
@@ -128,7 +128,7 @@ def quiet_profiler() -> Iterator[None]:
 
 
 @contextmanager
-def without_stack_traces() -> Iterator[None]:
+def tracing_without_stack_traces() -> Iterator[None]:
     """Trace operators without Python stack traces inside the block, which is faster.
 
     The search for lines takes a sixth of an export.
@@ -143,7 +143,7 @@ def without_stack_traces() -> Iterator[None]:
 
 
 @contextmanager
-def spelling_module_names() -> Iterator[None]:
+def escaping_module_names() -> Iterator[None]:
     """Make PyTorch write module names that are no identifiers as valid Python, inside the block.
 
     PyTorch treats every word as an attribute, also a keyword such as "class", and quotes others
@@ -151,11 +151,13 @@ def spelling_module_names() -> Iterator[None]:
     """
     import torch.fx.graph as written
 
-    with patching_attribute(written, "_format_target", _format_target, inventory.WRITTEN_CODE):
+    with patching_attribute(
+        written, "_format_target", _attribute_path_source, inventory.WRITTEN_CODE
+    ):
         yield
 
 
-def _format_target(base: str, target: str) -> str:
+def _attribute_path_source(base: str, target: str) -> str:
     """Return the Python source that reads the attribute path `target` of the expression `base`."""
     for name in target.split("."):
         plain = name.isidentifier() and not keyword.iskeyword(name)
@@ -178,12 +180,12 @@ def prepare_torch_model(
         model = model._orig_mod
     if not _is_lazy(model):
         return model
-    if is_fake_model(model):
+    if has_own_fake_tensor(model):
         raise ValuesNeededError("lazy layers get their sizes only in a run of the model")
-    model = model if owned else duplicate(model)
+    model = model if owned else copy_torch_model(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    with generators(), quiet():
+    with restoring_generators(), suppressing_output():
         run_torch_model(model, args, kwargs, grad=False)
     for module, training in modes:
         module.training = training
@@ -214,7 +216,7 @@ def weight_storage_bytes(model: "nn.Module") -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
-def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
+def copy_torch_model(model: "nn.Module", exported: bool = False) -> "nn.Module":
     """Return a separate copy of a model, its parameters included.
 
     A copy that is only `exported` reads and writes no number, so its parameters share the model's
@@ -234,7 +236,7 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
         for tensor in module._parameters.values():
             if tensor is None or id(tensor) in memo:
                 continue
-            data = _data_of_copy(tensor, exported)
+            data = _parameter_copy_data(tensor, exported)
             if data is not None:
                 memo[id(tensor)] = torch.nn.Parameter(data, tensor.requires_grad)
         for buffer in module._buffers.values():
@@ -244,12 +246,12 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
             elif buffer is not None and buffer.layout != torch.strided:
                 memo[id(buffer)] = buffer.detach().clone()  # Python copies storages, here none
     with registering_keras_classes(model):
-        own = _deeply_copied(model, memo)
-    bind_methods(model, own)
+        own = _deep_copy_with_shared(model, memo)
+    bind_uncompiled_methods(model, own)
     return own
 
 
-def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
+def _deep_copy_with_shared(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
     """Return a deep copy of a model that shares the objects of `memo`, by id, and those that
     Python cannot copy.
 
@@ -280,14 +282,14 @@ def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Modul
     """
     import torch
 
-    own = switch(duplicate(model), training)
-    kept = {_storage(parameter) for parameter in model.parameters()}
+    own = set_training_mode(copy_torch_model(model), training)
+    kept = {_storage_id(parameter) for parameter in model.parameters()}
     try:
         with restoring_module_variables(model):
             yield own
     finally:
         for parameter in own.parameters():
-            if type(parameter) is torch.nn.Parameter and _storage(parameter) not in kept:
+            if type(parameter) is torch.nn.Parameter and _storage_id(parameter) not in kept:
                 parameter.data = parameter.data.new_empty(0)
         trim_memory()
 
@@ -304,7 +306,7 @@ def restoring_module_variables(model: "nn.Module") -> Iterator[None]:
 
     clear_caches(model)
     before = {
-        (id(space), name): _variable_content(value)
+        (id(space), name): _copy_of_container(value)
         for space, name, value in _class_and_file_variables(model)
     }
     stored = {id(leaf) for content in before.values() for leaf in _container_leaves(content)}
@@ -329,7 +331,7 @@ def clear_caches(model: "nn.Module") -> None:
     """
     import torch
 
-    for cache in {*_tensor_caches(len(sys.modules)), *_own_caches(model)}:
+    for cache in {*_tensor_function_caches(len(sys.modules)), *_function_caches_of_model(model)}:
         if cache.cache_info().currsize:
             leaves = _container_leaves(gc.get_referents(cache))
             if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
@@ -337,7 +339,7 @@ def clear_caches(model: "nn.Module") -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _tensor_caches(modules: int) -> list[Any]:
+def _tensor_function_caches(modules: int) -> list[Any]:
     """Return the `functools` caches in this process that may hold tensors of a model; the result
     is cached by `modules`, the number of imported modules.
 
@@ -345,10 +347,10 @@ def _tensor_caches(modules: int) -> list[Any]:
     """
     kind = _CACHE  # a local: the loop is over all objects that there are
     caches = [value for value in gc.get_objects() if type(value) is kind]
-    return [cache for cache in caches if _package(cache) not in _WITHOUT_MODEL_TENSORS]
+    return [cache for cache in caches if _top_level_package(cache) not in _WITHOUT_MODEL_TENSORS]
 
 
-def _own_caches(model: "nn.Module") -> Iterator[Any]:
+def _function_caches_of_model(model: "nn.Module") -> Iterator[Any]:
     """Yield the `functools` caches in attributes of a model's modules, their classes and files."""
     stored = (value for module in model.modules() for value in vars(module).values())
     for value in (*stored, *(value for _, _, value in _class_and_file_variables(model))):
@@ -364,14 +366,14 @@ def _own_caches(model: "nn.Module") -> Iterator[Any]:
 _WITHOUT_MODEL_TENSORS = frozenset(("crossflops", "importlib", "sympy", "torch", "typing"))
 
 
-def _package(code: Any) -> str:
+def _top_level_package(code: Any) -> str:
     """Return the top-level package of a function or class; "" if it has none."""
     return (getattr(code, "__module__", None) or "").partition(".")[0]
 
 
 def _is_of_pytorch(code: Any) -> bool:
     """Return True if a function or class is from the package `torch`."""
-    return _package(code) == "torch"
+    return _top_level_package(code) == "torch"
 
 
 def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
@@ -387,7 +389,7 @@ def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, An
                 yield space, name, value
 
 
-def _variable_content(value: Any) -> Any:
+def _copy_of_container(value: Any) -> Any:
     """Return a copy of a variable's value if it is a dict or a list, else the value, to restore it
     later.
     """
@@ -417,7 +419,7 @@ def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
         yield value
 
 
-def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
+def _parameter_copy_data(parameter: "nn.Parameter", exported: bool) -> Any:
     """Return the tensor for the copy of a parameter; None if Python's own copy is right.
 
     The numbers of a plain one are copied when one of the two is written.
@@ -437,7 +439,7 @@ def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
         return None
 
 
-def _storage(tensor: Any) -> int:
+def _storage_id(tensor: Any) -> int:
     """Return the id of a tensor's storage; 0 if it has none.
 
     The address would need write access.
@@ -463,7 +465,7 @@ def _uncopyable_attributes(model: "nn.Module") -> Iterator[Any]:
                     yield value
 
 
-def switch(model: "nn.Module", training: bool) -> "nn.Module":
+def set_training_mode(model: "nn.Module", training: bool) -> "nn.Module":
     """Set the model to training or evaluation mode, if it has modes, and return it."""
     try:
         return model.train(training)
@@ -485,15 +487,19 @@ def run_torch_model(
         raise model_run_error(error) from error
 
 
-def try_out(
+def check_model_copy_runs(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> None:
     """Call a copy of the model in this setting. Raises InputError if it raises."""
-    with generators(), quiet(), running_model_copy(model, setting.training) as own:
+    with (
+        restoring_generators(),
+        suppressing_output(),
+        running_model_copy(model, setting.training) as own,
+    ):
         run_torch_model(own, args, kwargs, setting.grad)
 
 
-def run_unwatched(
+def check_runs_without_observer(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -503,7 +509,7 @@ def run_unwatched(
     """Call a copy of the model without observation. Raises InputError with `error`, from the
     observed run, if it raises as well.
     """
-    forget_compiled()
+    reset_compiler()
     try:
         with running_model_copy(model, setting.training) as own:
             run_torch_model(own, *copy_inputs(args, kwargs), setting.grad)
@@ -544,7 +550,7 @@ def model_run_error(error: BaseException, where: str = "on these inputs") -> Inp
 WITHIN = "model_within"  # the model's name in a module around it
 
 
-def callable_by_export(model: "nn.Module") -> "nn.Module":
+def wrap_for_export(model: "nn.Module") -> "nn.Module":
     """Return the model, or a module that calls it if torch.export could not.
 
     torch.export interprets the nodes of a GraphModule, and refuses TorchScript, whose operators
@@ -565,14 +571,14 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
             """Return the model's result on these arguments."""
             return model(*args, **kwargs)
 
-    _name_parameters(model)
+    _replace_torchscript_parameters(model)
     taken = set(dir(torch.fx.GraphModule)) - set(dir(torch.nn.Module))
     stored = {*model._modules.keys(), *model._parameters.keys(), *model._buffers.keys()}
     enclosing = isinstance(model, torch.fx.GraphModule | torch.jit.ScriptModule)
     return ModelCaller() if enclosing or taken & stored else model
 
 
-def _name_parameters(model: "nn.Module") -> None:
+def _replace_torchscript_parameters(model: "nn.Module") -> None:
     """Replace the TorchScript parameters of a model by Python parameters."""
     import torch
     from torch.nn import Parameter
@@ -602,22 +608,22 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
         "mps": lambda: torch.mps.synchronize(),
     }.get(device.type, lambda: None)
 
-    attending = Attending(model, setting.grad)
+    attending = FlexAttentionRunner(model, setting.grad)
 
     def run_and_synchronize() -> None:
         """Run the model once, and wait for its device to finish."""
-        with torch.set_grad_enabled(setting.grad), attending.running():
+        with torch.set_grad_enabled(setting.grad), attending.running_as_operators():
             model(*args, **kwargs)
         sync()
 
-    def trace(runs: int, path: str) -> str:
+    def write_chrome_trace(runs: int, path: str) -> str:
         """Profile this number of runs, write a Chrome trace to `path`, and return the path."""
         from torch import profiler
 
         kinds = [profiler.ProfilerActivity.CPU]
         kinds += [profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
         with (
-            quiet_profiler(),
+            suppressing_profiler_output(),
             profiler.profile(
                 activities=kinds, record_shapes=True, profile_memory=True
             ) as profiled,
@@ -637,7 +643,7 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
         f"torch {torch.__version__}",
         device.type,
         config,
-        trace,
+        write_chrome_trace,
         lambda: attending.note,
     )
 

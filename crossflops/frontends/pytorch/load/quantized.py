@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -45,13 +45,20 @@ class PackedWeight(msgspec.Struct, kw_only=True):
 def is_quantized(model: "nn.Module") -> bool:
     """Return True if a model has packed quantized weights or quantized layers."""
     return any(
-        next(_script_object_items(module), None) is not None
+        next(_attributes_with_packed_weights(module), None) is not None
         or type(module).__module__.startswith("torch.ao.nn")
         for module in model.modules()
     )
 
 
-def unpack_weights(model: "nn.Module") -> tuple[int, int]:
+class UnpackedWeightSize(NamedTuple):
+    """The number of elements and the bytes of weights that were unpacked."""
+
+    elements: int
+    nbytes: int
+
+
+def unpack_quantized_weights(model: "nn.Module") -> UnpackedWeightSize:
     """Replace packed quantized weights by tensors in the modules; return their number of elements
     and their bytes.
 
@@ -60,13 +67,15 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
     """
     known: dict[int, PackedWeight] = {}
     for module in model.modules():
-        for name, value in list(_script_object_items(module)):
+        for name, value in list(_attributes_with_packed_weights(module)):
             packed = known.setdefault(id(value), _unpack_script_object(value))
             vars(module)[name] = packed
-        _read_scales(module)
-    tensors = [tensor for packed in known.values() for tensor in _tensors_in_packed(packed)]
+        _convert_scales_to_numbers(module)
+    tensors = [
+        tensor for packed in known.values() for tensor in _weights_and_biases_in_packed(packed)
+    ]
     stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    return sum(tensor.numel() for tensor in tensors), stored
+    return UnpackedWeightSize(sum(tensor.numel() for tensor in tensors), stored)
 
 
 def dequantize_tensors(model: "nn.Module") -> None:
@@ -84,7 +93,7 @@ def dequantize_tensors(model: "nn.Module") -> None:
                     index[name] = value.dequantize()
 
 
-def _read_scales(module: "nn.Module") -> None:
+def _convert_scales_to_numbers(module: "nn.Module") -> None:
     """Replace the scale and zero point tensors of a quantized module by Python numbers."""
     if not type(module).__module__.startswith("torch.ao.nn"):
         return
@@ -95,24 +104,26 @@ def _read_scales(module: "nn.Module") -> None:
             vars(module)[name] = kind(tensor)
 
 
-def _tensors_in_packed(packed: PackedWeight) -> Iterator[Any]:
+def _weights_and_biases_in_packed(packed: PackedWeight) -> Iterator[Any]:
     """Yield the weights and biases of a packed quantized weight, nested ones too."""
     yield from (tensor for tensor in (packed.weight, packed.bias) if tensor is not None)
     for inner in packed.inner:
-        yield from _tensors_in_packed(inner)
+        yield from _weights_and_biases_in_packed(inner)
 
 
-def _script_object_items(module: "nn.Module") -> Iterator[tuple[str, Any]]:
+def _attributes_with_packed_weights(module: "nn.Module") -> Iterator[tuple[str, Any]]:
     """Yield (name, value) of each attribute of a module that holds packed quantized weights."""
     import torch
 
     script: Any = torch.ScriptObject
     for name, value in vars(module).items():
-        if isinstance(value, script) and re.search(r"quantized|CellParams", _class_of(value)):
+        if isinstance(value, script) and re.search(
+            r"quantized|CellParams", _script_class_name(value)
+        ):
             yield name, value
 
 
-def _class_of(value: Any) -> str:
+def _script_class_name(value: Any) -> str:
     """Return the TorchScript class of a script object as text; "" if it cannot be read."""
     try:
         return f"{value._type()}"
@@ -124,7 +135,7 @@ def _unpack_script_object(value: Any) -> PackedWeight:
     """Return the weights, biases and settings in a script object that packs quantized weights."""
     import torch
 
-    kind, library = _class_of(value), torch.ops.quantized
+    kind, library = _script_class_name(value), torch.ops.quantized
     if "CellParams" in kind:
         state, _ = value.__getstate__()  # and the class that it is of
         _, tensors, _, _, layers = state
@@ -191,7 +202,7 @@ def replacing_quantized_operators(packed: bool) -> Iterator[None]:
     import torch
 
     with ExitStack() as stack:
-        enter = functools.cache(lambda: _replace_operators(stack))
+        enter = functools.cache(lambda: _patch_quantized_operators(stack))
         for name, index in _QUANTIZING.items():
             stack.enter_context(_patched(torch, name, _make_fake_quantize(enter, index)))
         for owner in (torch, torch.Tensor):  # a call has its function before its arguments run
@@ -210,14 +221,14 @@ _QUANTIZING = {
 }
 
 
-def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., Any]:
+def _make_fake_quantize(patch_operators: Callable[[], None], index: int) -> Callable[..., Any]:
     """Return a function that returns a float tensor, or each of a list, rounded to a quantized
     type, as float.
     """
 
-    def quantize(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def round_to_quantized_type(input: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a tensor, or each of a list, rounded to a quantized type, as float."""
-        enter()
+        patch_operators()
         requested = kwargs["dtype"] if "dtype" in kwargs else args[index]
         kind = str(requested).removeprefix("torch.q")
         kind = kind if kind in _RANGE else "uint8"  # numbers of 4 and of 2 bits are stored so
@@ -225,10 +236,10 @@ def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., 
             return [_quantize_and_dequantize(x, kind) for x in input]
         return _quantize_and_dequantize(input, kind)
 
-    return quantize
+    return round_to_quantized_type
 
 
-def _replace_operators(stack: ExitStack) -> None:
+def _patch_quantized_operators(stack: ExitStack) -> None:
     """Replace quantized operators by float ones until `stack` closes."""
     import torch
     import torch.ao.quantization.fx._decomposed  # defines the operators below
@@ -237,21 +248,21 @@ def _replace_operators(stack: ExitStack) -> None:
     for name, function in _float_function_table().items():
         if hasattr(torch.ops.quantized, name):
             stack.enter_context(_patched(torch.ops.quantized, name, function))
-    for name, function in _functional_replacements().items():
+    for name, function in _float_functional_table().items():
         stack.enter_context(_patched(torch.ao.nn.quantized.functional, name, function))
     for owner in (torch, _VF):
         stack.enter_context(_patched(owner, "quantized_lstm", _float_lstm))
-        stack.enter_context(_patched(owner, "quantized_gru", _gru))
+        stack.enter_context(_patched(owner, "quantized_gru", _float_gru))
 
 
 def _quantize_and_dequantize(x: Any, kind: str = "uint8") -> Any:
     """Return a float tensor that is quantized to integers and dequantized, so that it is float
     again.
     """
-    return _float(_quantize(x, kind))
+    return _to_float32(_quantize_to_integers(x, kind))
 
 
-def _quantize(x: Any, kind: str = "uint8") -> Any:
+def _quantize_to_integers(x: Any, kind: str = "uint8") -> Any:
     """Return the integers of a float tensor, quantized with scale 1 and zero point 0."""
     import torch
 
@@ -261,7 +272,7 @@ def _quantize(x: Any, kind: str = "uint8") -> Any:
 
 _READING: dict[str, Callable[..., Any]] = {
     "dequantize": lambda x: x,
-    "int_repr": _quantize,
+    "int_repr": _quantize_to_integers,
     "q_scale": lambda _: 1.0,
     "q_zero_point": lambda _: 0,
     "q_per_channel_scales": lambda x: x.new_ones(len(x)),
@@ -271,7 +282,7 @@ _READING: dict[str, Callable[..., Any]] = {
 """Return the functions that read a quantized tensor, which is a float tensor here."""
 
 
-def _float(x: Any) -> Any:
+def _to_float32(x: Any) -> Any:
     """Return quantized integers, or a float16 tensor, as a float32 tensor."""
     import torch
 
@@ -282,42 +293,44 @@ def _float(x: Any) -> Any:
     return operator(x, 1.0, 0, *_RANGE[name], x.dtype)
 
 
-def _last_axis_sizes(sizes: list[int], count: int) -> list[int]:
+def _last_sizes(sizes: list[int], count: int) -> list[int]:
     """Return the last `count` of a convolution's sizes, since it is packed with more axes."""
     return sizes[-count:]
 
 
 def _float_convolution(
-    axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any
+    axes: int, is_dynamic: bool, activation: Callable[[Any], Any], x: Any, packed: Any
 ) -> Any:
     """Return the result of a quantized convolution, computed in float with quantized
     activations.
     """
     import torch
 
-    transposed = bool(p.output_padding)
-    weight = _float(p.weight)
+    transposed = bool(packed.output_padding)
+    weight = _to_float32(packed.weight)
     if weight.dim() > axes + 2:
         weight = weight.squeeze(2)
-    sizes = [_last_axis_sizes(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
-    x = _quantize_and_dequantize(x) if dynamic else x
+    sizes = [
+        _last_sizes(extents, axes) for extents in (packed.stride, packed.padding, packed.dilation)
+    ]
+    x = _quantize_and_dequantize(x) if is_dynamic else x
     result = torch.ops.aten.convolution.default(
-        x, weight, p.bias, *sizes, transposed,
-        _last_axis_sizes(p.output_padding, axes) or [0] * axes, p.groups,
+        x, weight, packed.bias, *sizes, transposed,
+        _last_sizes(packed.output_padding, axes) or [0] * axes, packed.groups,
     )  # fmt: skip
-    return after(result) if dynamic else _quantize_and_dequantize(after(result))
+    return activation(result) if is_dynamic else _quantize_and_dequantize(activation(result))
 
 
-def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
+def _float_linear(is_dynamic: bool, activation: Callable[[Any], Any], x: Any, packed: Any) -> Any:
     """Return the result of a quantized linear layer, computed in float with quantized
     activations.
     """
     import torch
 
-    halves = p.weight.dtype == torch.float16
-    x = _quantize_and_dequantize(x) if dynamic and not halves else x
-    result = after(torch.ops.aten.linear.default(x, _float(p.weight), p.bias))
-    return result if dynamic else _quantize_and_dequantize(result)
+    halves = packed.weight.dtype == torch.float16
+    x = _quantize_and_dequantize(x) if is_dynamic and not halves else x
+    result = activation(torch.ops.aten.linear.default(x, _to_float32(packed.weight), packed.bias))
+    return result if is_dynamic else _quantize_and_dequantize(result)
 
 
 def _identity_function(x: Any) -> Any:
@@ -325,19 +338,19 @@ def _identity_function(x: Any) -> Any:
     return x
 
 
-def _relu(x: Any) -> Any:
+def _aten_relu(x: Any) -> Any:
     """Return the ReLU of a tensor, by the operator of ATen."""
     import torch
 
     return torch.ops.aten.relu.default(x)
 
 
-def _product_functions() -> dict[str, Callable[..., Any]]:
+def _float_product_functions() -> dict[str, Callable[..., Any]]:
     """Return the float functions that replace quantized convolutions and linear layers, by
     name.
     """
     table: dict[str, Callable[..., Any]] = {}
-    for suffix, after in (("", _identity_function), ("_relu", _relu)):
+    for suffix, after in (("", _identity_function), ("_relu", _aten_relu)):
         table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _float_linear(False, f, x, p)
         table[f"linear{suffix}_dynamic"] = table[f"linear_dynamic{suffix}"] = table[
             f"linear{suffix}_dynamic_fp16"
@@ -360,12 +373,12 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
     import torch
 
     aten = torch.ops.aten
-    table = _product_functions()
+    table = _float_product_functions()
     table["linear_leaky_relu"] = lambda x, p, _s, _z, slope: _float_linear(
         False, lambda y: aten.leaky_relu.default(y, slope), x, p
     )
     table["linear_tanh"] = lambda x, p, *_, **__: _float_linear(False, aten.tanh.default, x, p)
-    for suffix, after in (("", _identity_function), ("_relu", _relu)):
+    for suffix, after in (("", _identity_function), ("_relu", _aten_relu)):
         for name, of_two in (("add", aten.add), ("mul", aten.mul)):
             for kind in ("", "_scalar", "_out", "_scalar_out"):
                 table[f"{name}{kind}{suffix}"] = table[f"{name}{suffix}{kind}"] = (
@@ -379,13 +392,15 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
                 _quantize_and_dequantize(f(aten.batch_norm(x, w, b, m, v, False, 0.0, eps, False)))
             )
     table["matmul"] = lambda a, b, *_: _quantize_and_dequantize(aten.matmul(a, b))
-    table |= _norm_and_activation_table()
-    for name, cell in _cell_functions().items():
+    table |= _float_norms_and_activations()
+    for name, cell in _aten_cell_functions().items():
         table[f"quantized_{name}_cell_dynamic"] = lambda x, h, *p, f=cell: _run_float_cell(
             f, x, h, *p
         )
     for bits in ("byte", "4bit", "2bit"):
-        table[f"embedding_{bits}"] = lambda p, at, *_, **__: aten.embedding(_float(p.weight), at)
+        table[f"embedding_{bits}"] = lambda p, at, *_, **__: aten.embedding(
+            _to_float32(p.weight), at
+        )
         table[f"embedding_bag_{bits}"] = lambda p, at, offsets=None, *_, **k: _float_embedding_bag(
             p, at, offsets, k
         )
@@ -394,7 +409,7 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
     return table
 
 
-def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
+def _float_norms_and_activations() -> dict[str, Callable[..., Any]]:
     """Return the float functions that replace quantized norms and activations, by name."""
     import torch
 
@@ -426,7 +441,7 @@ def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _functional_replacements() -> dict[str, Callable[..., Any]]:
+def _float_functional_table() -> dict[str, Callable[..., Any]]:
     """Return the float functions that replace those of torch.ao.nn.quantized.functional, by
     name.
     """
@@ -453,7 +468,7 @@ def _detach_weight(weight: Any) -> Any:
     return weight.detach() if hasattr(weight, "detach") else weight
 
 
-def _cell_functions() -> dict[str, Any]:
+def _aten_cell_functions() -> dict[str, Any]:
     """Return ATen's functions of recurrent cells by kind: LSTM, GRU, RNN with ReLU or tanh."""
     import torch
 
@@ -467,12 +482,12 @@ def _cell_functions() -> dict[str, Any]:
 
 
 def _run_float_cell(
-    function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any
+    function: Any, x: Any, state: Any, input_weight: Any, state_weight: Any, *biases: Any
 ) -> Any:
     """Return the result of a quantized recurrent cell, computed in float with rounded input and
     state.
     """
-    weights = _float(first.weight), _float(second.weight)
+    weights = _to_float32(input_weight.weight), _to_float32(state_weight.weight)
     states = (
         list(map(_quantize_and_dequantize, state[:1])) + list(state[1:])
         if isinstance(state, tuple)
@@ -491,7 +506,7 @@ def _float_embedding_bag(packed: Any, indices: Any, offsets: Any, options: dict[
         offsets = torch.arange(0, indices.numel(), indices.shape[1], device=indices.device)
         indices = indices.reshape(-1)
     return torch.ops.aten.embedding_bag(
-        _float(packed.weight), indices, offsets, False, 0, False, None, last
+        _to_float32(packed.weight), indices, offsets, False, 0, False, None, last
     )[0]
 
 
@@ -501,29 +516,29 @@ def _flat_layer_weights(params: Any) -> list[Any]:
     """
     flat: list[Any] = []
     for cell in params:
-        flat += [_float(layer.weight) for layer in cell.inner]
+        flat += [_to_float32(layer.weight) for layer in cell.inner]
         flat += [layer.bias for layer in cell.inner]
     return flat
 
 
 def _float_lstm(x: Any, *args: Any, **kwargs: Any) -> Any:
     """Return a quantized LSTM's result, computed in float."""
-    return _recurrence("lstm", x, *args)
+    return _float_recurrent_layer("lstm", x, *args)
 
 
-def _gru(x: Any, *args: Any, **kwargs: Any) -> Any:
+def _float_gru(x: Any, *args: Any, **kwargs: Any) -> Any:
     """Return a quantized GRU's result, computed in float."""
-    return _recurrence("gru", x, *args)
+    return _float_recurrent_layer("gru", x, *args)
 
 
-def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
+def _float_recurrent_layer(name: str, x: Any, state: Any, *rest: Any) -> Any:
     """Return the result of the quantized recurrent layer `name`, computed in float, for a padded
     or a packed batch.
     """
     import torch
 
     packet = getattr(torch.ops.aten, name)
-    packed = isinstance(rest[0], (torch.Tensor, tuple)) or _is_states(rest[0])
+    packed = isinstance(rest[0], (torch.Tensor, tuple)) or _is_list_of_states(rest[0])
     if packed:  # (data, batch_sizes, state, params, biased, layers, dropout, train, bidirectional)
         hidden, params, *plain = rest
         return packet.data(
@@ -535,7 +550,7 @@ def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
     )
 
 
-def _is_states(value: Any) -> bool:
+def _is_list_of_states(value: Any) -> bool:
     """Return True if a value is a list of tensors, as the initial states of a recurrent layer
     are.
     """

@@ -50,15 +50,15 @@ _DERIVES = (
 _FALLBACK = "run torch.export.export(model, inputs, strict=False) to see the whole error"
 
 
-def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
+def untraceable_model_error(error: BaseException, derivative_function: str = "") -> NormalizeError:
     """Return the error for a model that runs, but that torch.export cannot trace.
 
-    `derives` is the function by which the model differentiates while it runs, if any.
+    `derivative_function` is the function by which the model differentiates while it runs, if any.
     """
     text = f"{type(error).__name__}: {error}"
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, text)), "")
-    if derives and not hint:
-        message = f"{REFUSED}it differentiates while it runs, by {derives}"
+    if derivative_function and not hint:
+        message = f"{REFUSED}it differentiates while it runs, by {derivative_function}"
         return NormalizeError(message, _DERIVES)
     message = f"{REFUSED}{brief_error_text(error)}{error_location(error)}"
     return NormalizeError(message, hint or _FALLBACK)

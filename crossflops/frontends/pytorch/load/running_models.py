@@ -7,7 +7,7 @@ class RunningModel(Protocol):
     """The recorder of a model; `recording` says whether the model runs in this thread."""
 
     @property
-    def recording(self) -> bool:
+    def is_recording(self) -> bool:
         """True if the recorded model runs in the thread of the caller."""
 
 
@@ -16,4 +16,4 @@ RUNNING: list[RunningModel] = []
 
 def is_within_model() -> bool:
     """Return True if the caller runs inside a model that is being recorded."""
-    return any(model.recording for model in RUNNING)
+    return any(model.is_recording for model in RUNNING)

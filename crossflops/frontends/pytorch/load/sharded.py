@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from crossflops.frontends.pytorch.load.fakes import without_values
-from crossflops.frontends.pytorch.load.tensors import attributes_of
+from crossflops.frontends.pytorch.load.fakes import fake_tensor_factory
+from crossflops.frontends.pytorch.load.tensors import tensor_attributes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,15 +43,15 @@ def without_model_shards(
 
     Communication between the processes is left out: it is not the model's work.
     """
-    fake = without_values()
+    fake = fake_tensor_factory()
     memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in _dtensors_in_model(model)}
     modules = list(model.modules())
     for module in modules:
-        kind = _own_class(type(module))
+        kind = _class_before_fsdp(type(module))
         memo[id(module)] = object.__new__(kind)
     for module in modules:
         stored = {
-            name: _without_theirs(value) if name.endswith("_hooks") else value
+            name: _hooks_without_distributed(value) if name.endswith("_hooks") else value
             for name, value in vars(module).items()
             if not name.startswith(_STATE)
         }
@@ -68,23 +68,25 @@ def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
 
     kind = sys.modules[_TENSORS].DTensor
     for module in model.modules():
-        for value in attributes_of(module):
+        for value in tensor_attributes(module):
             yield from (tensor for tensor in tree_leaves(value) if isinstance(tensor, kind))
 
 
-def _own_class(kind: type) -> type:
+def _class_before_fsdp(kind: type) -> type:
     """Return the class that a module had before FSDP replaced it; the same class if it did not."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     provided = fsdp is not None and fsdp.FSDPModule in kind.__bases__
     return kind.__bases__[1] if provided else kind
 
 
-def _without_theirs(hooks: Any) -> Any:
+def _hooks_without_distributed(hooks: Any) -> Any:
     """Return the hooks of a module without those of `torch.distributed`."""
-    return type(hooks)((key, hook) for key, hook in hooks.items() if not _distributes(hook))
+    return type(hooks)(
+        (key, hook) for key, hook in hooks.items() if not _is_distributed_hook(hook)
+    )
 
 
-def _distributes(hook: Any) -> bool:
+def _is_distributed_hook(hook: Any) -> bool:
     """Return True if `torch.distributed` registered the hook."""
     while hasattr(hook, "func"):  # functools.partial
         hook = hook.func

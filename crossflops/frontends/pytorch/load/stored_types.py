@@ -35,7 +35,7 @@ def storage_types(model: Any) -> dict[str, str]:
     return {name: by_tensor[id(tensor)] for name, tensor in every if id(tensor) in by_tensor}
 
 
-def storage_sizes(model: Any, types: Mapping[str, str]) -> dict[str, Any]:
+def parameter_bytes_in_file(model: Any, types: Mapping[str, str]) -> dict[str, Any]:
     """Return the bytes of a model's parameters as a file stores them, in all and by type."""
     by_type: dict[str, int] = {}
     for name, tensor in model.named_parameters():

@@ -86,7 +86,7 @@ def torch_tensor_specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
 _WITHOUT_TENSORS = frozenset((bool, int, float, str, bytes, type(None)))
 
 
-def attributes_of(module: "nn.Module") -> Iterator[Any]:
+def tensor_attributes(module: "nn.Module") -> Iterator[Any]:
     """Yield the attributes of a module that may hold a tensor; its submodules are left out.
 
     Most attributes are numbers and empty tables of hooks: to flatten each of them by PyTorch's
@@ -116,14 +116,14 @@ def torch_value_kind(value: Any) -> str:
     return "none" if value is None else "object"
 
 
-def plain_argument_settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
+def plain_arguments_by_name(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
     """Return the arguments that are plain JSON values, by position (as text) or keyword."""
     named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     plain_values = {name: plain_json_value(value) for name, value in named.items()}
     return {name: value for name, value in plain_values.items() if value is not None}
 
 
-def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+def list_argument_names(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the positions or keywords of the plain arguments that are lists, not tuples."""
     named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     return tuple(
@@ -246,7 +246,7 @@ def registering_input_containers(inputs: Any) -> Iterator[None]:
     try:
         for kind in dict.fromkeys(_container_classes(inputs)):
             if kind not in _pytree.SUPPORTED_NODES:
-                _register(kind)
+                _register_container_class(kind)
                 added.append(kind)
         yield
     finally:
@@ -292,26 +292,26 @@ class _InstanceExtras:
         return 0
 
 
-def _register(kind: Any) -> None:
+def _register_container_class(kind: Any) -> None:
     """Register a class as a container of PyTorch's trees, so that `torch.export` finds the tensors
     in it.
     """
     from torch.utils import _pytree
 
-    def flatten(value: Any) -> tuple[list[Any], Any]:
+    def flatten_container(value: Any) -> tuple[list[Any], Any]:
         """Return the values in a container, and (their names, its other attributes)."""
         stored = values_by_name(value) or {}
         return list(stored.values()), (tuple(stored), _InstanceExtras(value, stored))
 
-    def with_keys(value: Any) -> tuple[list[Any], Any]:
+    def flatten_with_keys(value: Any) -> tuple[list[Any], Any]:
         """Return (key, value) for each value in a container, and (their names, its other
         attributes).
         """
-        items, context = flatten(value)
+        items, context = flatten_container(value)
         keys = map(_pytree.MappingKey, context[0])
         return list(zip(keys, items, strict=True)), context
 
-    def unflatten(items: Any, context: Any) -> Any:
+    def rebuild_container(items: Any, context: Any) -> Any:
         """Return a container of the registered class with these values and attributes."""
         names, additional = context
         value = kind.__new__(kind)
@@ -323,8 +323,8 @@ def _register(kind: Any) -> None:
 
     _pytree._private_register_pytree_node(
         kind,
-        flatten,
-        unflatten,
+        flatten_container,
+        rebuild_container,
         serialized_type_name=f"{kind.__module__}.{kind.__qualname__}",
-        flatten_with_keys_fn=with_keys,
+        flatten_with_keys_fn=flatten_with_keys,
     )

@@ -10,10 +10,10 @@ from typing import Any
 
 from crossflops.patches.patching import restore_attribute
 
-Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
+AttributesByOwner = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
-def owner_attributes() -> Own:
+def torch_owner_attributes() -> AttributesByOwner:
     """Return (owner, its attributes now) for each torch module and class whose functions tools
     replace; [] without torch.
     """
@@ -26,7 +26,7 @@ def replaceable_functions() -> dict[tuple[int, str], Any]:
     """Return the functions of PyTorch that tools may replace, by (id of the owner, name)."""
     return {
         (id(owner), name): value
-        for owner, names in owner_attributes()
+        for owner, names in torch_owner_attributes()
         for name, value in names.items()
         if callable(value)
     }
@@ -38,19 +38,19 @@ def restoring_torch_functions() -> Iterator[None]:
 
     Attributes that hide an inherited function of tensors are removed as well.
     """
-    before = owner_attributes()
+    before = torch_owner_attributes()
     try:
         yield
     finally:
-        _restore_replacements(before)
+        _restore_and_list_replacements(before)
 
 
 @contextmanager
-def without_replacements(before: Own) -> Iterator[None]:
-    """Restore the functions of `before` inside the block, and put the replacements back
+def restoring_original_functions(originals: AttributesByOwner) -> Iterator[None]:
+    """Restore the functions of `originals` inside the block, and put the replacements back
     afterwards.
     """
-    replaced = _restore_replacements(before)
+    replaced = _restore_and_list_replacements(originals)
     try:
         yield
     finally:
@@ -58,10 +58,10 @@ def without_replacements(before: Own) -> Iterator[None]:
             restore_attribute(owner, name, value)
 
 
-def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
+def _restore_and_list_replacements(originals: AttributesByOwner) -> list[tuple[Any, str, Any]]:
     """Restore the replaced functions; return (owner, name, replacement) of each."""
     replaced = []
-    for owner, own in before:
+    for owner, own in originals:
         now = vars(owner)
         if now == own:  # by identity, and so in no time
             continue
@@ -75,18 +75,18 @@ def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
 
 
 def _replacement_attributes(
-    owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]
+    owner: Any, original: Mapping[str, Any], present: Mapping[str, Any]
 ) -> list[tuple[str, Any]]:
-    """Return (name, value) of each attribute in `now` that replaces a function in `own` or hides
-    an inherited one.
+    """Return (name, value) of each attribute in `present` that replaces a function in `original`
+    or hides an inherited one.
     """
     return [
         (name, value)
-        for name, value in now.items()
-        if value is not own.get(name)
+        for name, value in present.items()
+        if value is not original.get(name)
         and (
-            callable(own[name])
-            if name in own
+            callable(original[name])
+            if name in original
             else isinstance(owner, type) and hasattr(super(owner, owner), name)
         )
     ]

@@ -19,7 +19,7 @@ _QUANTIZATIONS = ("quantization_config", "compression_config")
 _SETS_ONE = "--arg dtype=bfloat16 sets one"
 
 
-def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+def split_weight_dtype(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]:
     """Return the dtype of weights that the arguments name ("" for none), and the other arguments.
 
     Raises TargetError for a type that weights cannot have.
@@ -29,13 +29,15 @@ def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]
     return _weight_dtype_name(named, "--arg dtype"), others
 
 
-def type_of_config(content: Mapping[str, Any], target: str) -> str:
+def config_weight_dtype(content: Mapping[str, Any], target: str) -> str:
     """Return the dtype of weights that a config, or a nested config, names; "" for none.
 
     The text model of several is preferred, as transformers builds all of them in one type. Raises
     TargetError for a type that weights cannot have.
     """
-    configs = sorted(_configs(content), key=lambda index: index[0] not in ("", "text_config"))
+    configs = sorted(
+        _config_and_nested_configs(content), key=lambda index: index[0] not in ("", "text_config")
+    )
     for key, config in configs:
         for name in _KEYS:
             where = f"{target}, {key}.{name}" if key else f"{target}, {name}"
@@ -44,21 +46,23 @@ def type_of_config(content: Mapping[str, Any], target: str) -> str:
     return ""
 
 
-def without_types(content: Mapping[str, Any]) -> dict[str, Any]:
+def config_without_dtypes(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of a config without dtypes of weights and settings of quantization."""
     left = (*_KEYS, *_QUANTIZATIONS)
     return {
-        key: without_types(value) if isinstance(value, dict) and _is_config(key) else value
+        key: config_without_dtypes(value)
+        if isinstance(value, dict) and _is_nested_config_key(key)
+        else value
         for key, value in content.items()
         if key not in left
     }
 
 
-def quantization(content: Mapping[str, Any]) -> str:
+def config_quantization_method(content: Mapping[str, Any]) -> str:
     """Return the name of the method by which a config says that stored weights are quantized; ""
     if they are not.
     """
-    for _, config in _configs(content):
+    for _, config in _config_and_nested_configs(content):
         for key in _QUANTIZATIONS:
             if isinstance(stored := config.get(key), dict):
                 loaded = next(
@@ -78,7 +82,7 @@ def with_float_dtype(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpe
     )
 
 
-def keep_single_precision(model: Any) -> None:
+def convert_kept_parameters_to_float32(model: Any) -> None:
     """Convert to float32 the parameters of 16 bits that transformers keeps in float32, in place.
 
     `_keep_in_fp32_modules_strict` names them for both types of 16 bits, `_keep_in_fp32_modules`
@@ -114,14 +118,16 @@ def _weight_dtype_name(value: object, where: str) -> str:
     return name
 
 
-def _configs(content: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _config_and_nested_configs(
+    content: Mapping[str, Any], key: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (key, content) of a config and of each config nested in it."""
     yield key, content
     for name, value in content.items():
-        if isinstance(value, dict) and _is_config(name):
-            yield from _configs(value, name)
+        if isinstance(value, dict) and _is_nested_config_key(name):
+            yield from _config_and_nested_configs(value, name)
 
 
-def _is_config(key: str) -> bool:
+def _is_nested_config_key(key: str) -> bool:
     """Return True if a key of a config has a nested config as its value, such as "text_config"."""
     return (key.endswith("_config") and key not in _QUANTIZATIONS) or key in ("encoder", "decoder")

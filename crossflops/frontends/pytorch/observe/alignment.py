@@ -21,8 +21,8 @@ from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
 from crossflops.ir.training import (
     checkpoint_stop_key,
-    gradients_of,
-    rerun_of,
+    gradient_call_key,
+    rerun_call_key,
     score_rerun_key,
 )
 
@@ -58,7 +58,7 @@ class WatchedCall(msgspec.Struct):
     sequence: int = -1
 
 
-def frame_chains(recorder: Recorder) -> list[tuple[str, ...]]:
+def enclosing_keys_of_frames(recorder: Recorder) -> list[tuple[str, ...]]:
     """Return for each frame of the recorder its key and the keys of all frames that enclose it,
     innermost first.
     """
@@ -69,7 +69,7 @@ def frame_chains(recorder: Recorder) -> list[tuple[str, ...]]:
 
 
 _CONDITION = "cond"  # torch.cond, as an operator of an exported program
-Around = Callable[[str | None, dict[str, Call]], str]
+FindEnclosingCall = Callable[[str | None, dict[str, Call]], str]
 
 
 def align_observed_calls(
@@ -84,11 +84,13 @@ def align_observed_calls(
     root = next(call.key for call in calls if call.parent is None)
     forward = [call for call in seen if call.phase == "forward"]
     owners = [_innermost_exported_call(call.frames, by_key) or root for call in forward]
-    enclosing = _frame if view.level == "dispatch" else _innermost_module_call
+    enclosing = (
+        _innermost_module_or_function if view.level == "dispatch" else _innermost_module_call
+    )
     indices = [enclosing(key, by_key) for key in owners]
     ran = [call.key for call in calls if call.level == "operator" and _has_run_in_view(call, view)]
-    work = _assign_operator_work(
-        [_work_kind(call) for call in forward], indices, ran, by_key, enclosing
+    work = _match_operators_to_calls(
+        [_name_for_matching(call) for call in forward], indices, ran, by_key, enclosing
     )
     belonging = list(zip(forward, owners, work, strict=True))
     names: Counter[str] = Counter()
@@ -139,59 +141,61 @@ def _function_operator_groups(
 
 
 def _match_backward_calls(
-    seen: Sequence[WatchedCall],
+    observed: Sequence[WatchedCall],
     forward: Sequence[_Belonging],
     root: str,
-    together: Mapping[str, tuple[str, ...]],
+    function_groups: Mapping[str, tuple[str, ...]],
 ) -> Iterator[_Belonging]:
     """Yield (operator, its parent call, keys of forward calls) for each backward operator of a
     training step that was observed.
 
     A gradient is matched by the autograd node that the forward pass made for the first operator
-    with this number, or for a custom function whose operators are grouped in `together`; an
+    with this number, or for a custom function whose operators are grouped in `function_groups`; an
     operator that a checkpoint recomputes is matched by its name, sizes and module, in order.
     """
     made: dict[int, list[_Belonging]] = defaultdict(list)
     waiting: dict[tuple[object, ...], deque[_Belonging]] = defaultdict(deque)
     for belonging in forward:
-        for number in _autograd_node_numbers(belonging[0]):
+        for number in _autograd_sequence_numbers(belonging[0]):
             made[number].append(belonging)
-        waiting[_likeness_key(belonging[0])].append(belonging)
-    for call in seen:
+        waiting[_recomputed_call_key(belonging[0])].append(belonging)
+    for call in observed:
         if call.phase in ("rerun", "begun"):
-            similar = waiting[_likeness_key(call)]
+            similar = waiting[_recomputed_call_key(call)]
             _, owner, keys = similar[0] if similar else (call, root, ())
             similar.rotate(-1)  # a checkpoint in another one runs again once more
-            for number in _autograd_node_numbers(call):
+            for number in _autograd_sequence_numbers(call):
                 made[number].append((call, owner, keys))
-            name = checkpoint_stop_key if call.phase == "begun" else rerun_of
+            name = checkpoint_stop_key if call.phase == "begun" else rerun_call_key
             yield call, owner, tuple(map(name, keys))
         elif call.phase in ("gradients", "own"):
             makers = next(
-                (made[number] for number in _autograd_node_numbers(call) if number in made), []
+                (made[number] for number in _autograd_sequence_numbers(call) if number in made), []
             )
             owner = makers[0][1] if makers else root
             keys = tuple(key for _, _, work in makers for key in work)
             all_of_it = call.phase == "own" or _is_fused_gradient(call)
             if call.phase == "own":
-                keys = tuple(dict.fromkeys(at for key in keys for at in together.get(key, (key,))))
+                keys = tuple(
+                    dict.fromkeys(at for key in keys for at in function_groups.get(key, (key,)))
+                )
             again = map(score_rerun_key, keys) if all_of_it else ()
-            yield call, owner, (*map(gradients_of, keys), *again)
+            yield call, owner, (*map(gradient_call_key, keys), *again)
 
 
-def _autograd_node_numbers(call: WatchedCall) -> list[int]:
+def _autograd_sequence_numbers(call: WatchedCall) -> list[int]:
     """Return the numbers of the autograd nodes of an operator and of those inside it, each
     once.
     """
-    below = [number for inner in call.inside for number in _autograd_node_numbers(inner)]
+    below = [number for inner in call.inside for number in _autograd_sequence_numbers(inner)]
     return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
 
 
-def _likeness_key(call: WatchedCall) -> tuple[object, ...]:
+def _recomputed_call_key(call: WatchedCall) -> tuple[object, ...]:
     """Return a key that a recomputed call and its original have in common: name, module and
     shapes.
     """
-    index = _module_path(call.frames[0]) if call.frames else ""
+    index = _module_path_of_call_key(call.frames[0]) if call.frames else ""
     return call.target, index, tuple(spec.shape for spec in call.inputs)
 
 
@@ -241,7 +245,7 @@ def _innermost_module_call(key: str | None, by_key: dict[str, Call]) -> str:
     return key or ""
 
 
-def _frame(key: str | None, by_key: dict[str, Call]) -> str:
+def _innermost_module_or_function(key: str | None, by_key: dict[str, Call]) -> str:
     """Return `key` if it is a module or function call, else the key of the innermost one that
     encloses it; "" if none.
     """
@@ -257,27 +261,27 @@ def _has_run_in_view(call: Call, view: View) -> bool:
     return view.level not in {"jit", "traced"} or call.live or call.stored
 
 
-def _work_kind(seen: WatchedCall) -> str:
+def _name_for_matching(seen: WatchedCall) -> str:
     """Return the name by which an observed operator is matched: its bare name, or "cond" inside a
     branch.
     """
     return _CONDITION if seen.settings.get(BRANCH) else _bare_operator_name(seen.target)
 
 
-def _assign_operator_work(
+def _match_operators_to_calls(
     kinds: list[str],
-    indices: list[str],
-    ran: list[str],
+    call_keys: list[str],
+    observed_frames: list[str],
     by_key: dict[str, Call],
-    enclosing: Around,
+    enclosing: FindEnclosingCall,
 ) -> list[tuple[str, ...]]:
     """Return for each observed operator the keys of the exported calls whose work it does."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
-    for number, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
+    for number, (kind, index) in enumerate(zip(kinds, call_keys, strict=True)):
         waiting[index, kind].append(number)
     work: list[list[str]] = [[] for _ in kinds]
     alone: dict[str, list[str]] = defaultdict(list)
-    for key in ran:
+    for key in observed_frames:
         index = enclosing(key, by_key)
         same = waiting[index, _bare_operator_name(by_key[key].target)]
         if same:
@@ -288,20 +292,23 @@ def _assign_operator_work(
     for (index, _), numbers in waiting.items():
         free[index].extend(numbers)
     for index, keys in alone.items():
-        for number in _nearest_free_work(index, free, by_key, enclosing):
+        for number in _nearest_unassigned_operators(index, free, by_key, enclosing):
             work[number].extend(keys)
     return [tuple(keys) for keys in work]
 
 
-def _nearest_free_work(
-    location: str, free: dict[str, list[int]], by_key: dict[str, Call], enclosing: Around
+def _nearest_unassigned_operators(
+    location: str,
+    unassigned: dict[str, list[int]],
+    by_key: dict[str, Call],
+    enclosing: FindEnclosingCall,
 ) -> list[int]:
     """Return the numbers of unassigned operators in the call `location`, or in the nearest
     enclosing one that has some.
     """
     while location:
-        if free.get(location):
-            return free[location]
+        if unassigned.get(location):
+            return unassigned[location]
         location = enclosing(by_key[location].parent, by_key)
     return []
 
@@ -318,7 +325,7 @@ def _bare_operator_name(target: str) -> str:
 # Hooks that do nothing, where a tool puts its own: they switch PyTorch's fused paths off.
 
 
-def hooks_matter(model: "nn.Module") -> bool:
+def depends_on_hooks(model: "nn.Module") -> bool:
     """Return True if a model has a layer that runs differently when it has hooks.
 
     In PyTorch itself that is the layer of an encoder: torch/nn/modules/transformer.py.
@@ -329,7 +336,7 @@ def hooks_matter(model: "nn.Module") -> bool:
 
 
 @contextmanager
-def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
+def keeping_empty_hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
     """Keep empty forward hooks on the modules that the setting names, inside the block."""
     hooked_modules: dict[bool | str, Iterable[Any]] = {
         False: (),
@@ -368,17 +375,17 @@ _INSTEAD = ("aten._transformer_encoder_layer_fwd", "aten._native_multi_head_atte
 _NESTING = "aten._nested_tensor_from_mask.default"
 
 
-Ran: TypeAlias = tuple[tuple[str, ...], str]  # the frames around a kernel, and its name
+KernelRun: TypeAlias = tuple[tuple[str, ...], str]  # the frames around a kernel, and its name
 
 
-def is_fused(operator: str) -> bool:
+def is_fused_kernel(operator: str) -> bool:
     """Return True if a dispatched operator, "aten.name.overload", is a fused kernel."""
     return operator.startswith(_FUSED)
 
 
 def observe_fused_kernels(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
-) -> list[Ran]:
+) -> list[KernelRun]:
     """Run the model; return (keys of enclosing frames, name) of each fused kernel.
 
     Modules and functions that handled nested tensors are returned as `NESTED` with their own frame
@@ -388,7 +395,7 @@ def observe_fused_kernels(
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    runs: list[Ran] = []
+    runs: list[KernelRun] = []
     left: dict[str, int] = {}  # by the key of an encoder's frame
     recorder = Recorder(ModuleIndex(model))
 
@@ -404,50 +411,57 @@ def observe_fused_kernels(
             name = str(func)
             if name == _NESTING and recorder.stack:
                 left[recorder.stack[-1].key] = int(args[1].sum())
-            if is_fused(name):
+            if is_fused_kernel(name):
                 runs.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
             return func(*args, **(kwargs or {}))
 
-    record = recording_entry_points(recorder, captured=False)
-    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record, Kernels():
+    record = recording_entry_points(recorder, with_captured=False)
+    with (
+        keeping_empty_hooks(model, setting),
+        torch.set_grad_enabled(setting.grad),
+        record,
+        Kernels(),
+    ):
         model(*args, **kwargs)
     return [*runs, *_encoder_nested_kernels(recorder, left)]
 
 
-def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
+def _encoder_nested_kernels(recorder: Recorder, remaining: dict[str, int]) -> Iterator[KernelRun]:
     """Yield ((frame key,), "nested:ROWS") for each frame that handled a nested tensor; ROWS is its
     number of rows, or nothing.
     """
-    for chain, frame in zip(frame_chains(recorder), recorder.frames, strict=True):
-        if _is_nested(frame):
-            rows = next((left[key] for key in chain if key in left), "")
+    for chain, frame in zip(enclosing_keys_of_frames(recorder), recorder.frames, strict=True):
+        if _handles_nested_tensor(frame):
+            rows = next((remaining[key] for key in chain if key in remaining), "")
             yield (frame.key,), f"{NESTED}{rows}"
 
 
-def _is_nested(frame: Frame) -> bool:
+def _handles_nested_tensor(frame: Frame) -> bool:
     """Return True if a module or function call handled a nested tensor, which has no shape."""
     tensors = (*frame.inputs, *frame.outputs)
     return frame.level != "operator" and any(tensor.shape is None for tensor in tensors)
 
 
-def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
+def kernel_summary(kernels: list[KernelRun]) -> tuple[Kernel, ...]:
     """Return for each fused kernel its name, how often it ran, and the modules in which it ran."""
     owners: dict[str, list[str]] = {}
     for frames, name in kernels:
         if not name.startswith(NESTED):
-            owners.setdefault(name, []).append(_module_path(frames[0]) if frames else "")
+            owners.setdefault(name, []).append(
+                _module_path_of_call_key(frames[0]) if frames else ""
+            )
     return tuple(
         Kernel(name, len(paths), tuple(dict.fromkeys(paths))) for name, paths in owners.items()
     )
 
 
-def _module_path(key: str) -> str:
+def _module_path_of_call_key(key: str) -> str:
     """Return the path of the module in the key of a call: "a.b" for "a.b@2/F.linear"."""
     path = key.partition("/")[0].partition("@")[0]
     return "" if path == ROOT else path
 
 
-def kernel_by_fused_call(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
+def kernel_name_by_fused_call(kernels: list[KernelRun], calls: tuple[Call, ...]) -> dict[str, str]:
     """Return for each operator or function call that a fused kernel replaced, by its key, the name
     of the kernel.
 

@@ -10,17 +10,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from crossflops.frontends.pytorch.load.tensors import plain_argument_settings, torch_tensor_specs
+from crossflops.frontends.pytorch.load.tensors import plain_arguments_by_name, torch_tensor_specs
 from crossflops.frontends.pytorch.observe.alignment import (
     BRANCH,
     RUN,
     Phase,
     WatchedCall,
-    frame_chains,
-    hooks,
+    enclosing_keys_of_frames,
+    keeping_empty_hooks,
 )
 from crossflops.frontends.pytorch.observe.training_step import run_torch_training_step
-from crossflops.frontends.pytorch.record.custom_functions import Running, is_checkpoint, running
+from crossflops.frontends.pytorch.record.custom_functions import (
+    CustomFunctionObserver,
+    is_reentrant_checkpoint,
+    observing_custom_functions,
+)
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.recorder import Recorder
@@ -45,7 +49,7 @@ _WORK = (
 
 # The setting of an operator that a composite one, seen by itself, is composed of.
 COMPOSED = "composed"
-Counted = list[tuple[WatchedCall, int]]  # with what PyTorch's own mode counts for it
+OperatorsWithFlops = list[tuple[WatchedCall, int]]  # with what PyTorch's own mode counts for it
 
 
 def observe_dispatched_calls(
@@ -72,28 +76,30 @@ def observe_dispatched_calls(
         def __init__(self) -> None:
             """Start with no operators found."""
             super().__init__()
-            self.found: Counted = []
+            self.found: OperatorsWithFlops = []
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             """Run an operator, and note it with its FLOPs by PyTorch's own counter."""
             if func is torch.ops.higher_order.cond:
-                return self.either(*args)
-            result = self.inside(func, args, kwargs or {})
+                return self.run_both_cond_branches(*args)
+            result = self.run_composite_parts(func, args, kwargs or {})
             if result is NotImplemented:
                 result = func(*args, **(kwargs or {}))
             if str(func).startswith(_WORK):
-                facts = plain_argument_settings(args, kwargs or {})
+                facts = plain_arguments_by_name(args, kwargs or {})
                 facts |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
                 weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
                 weight = weigh(*args, **(kwargs or {}), out_val=result)
-                seen = _dispatch_watched_call(func, args, result, recorder, facts)
-                seen.phase, seen.sequence = _place_in_step(functions)
+                seen = _record_of_dispatched_operator(func, args, result, recorder, facts)
+                seen.phase, seen.sequence = _phase_and_autograd_node(functions)
                 self.found.append((seen, weight))
             return result
 
-        def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
+        def run_both_cond_branches(
+            self, condition: Any, if_true: Any, if_false: Any, operands: Any
+        ) -> Any:
             """Run both branches of a `cond`, keep the operators that PyTorch's own counter would
             count, and return the result of the first branch.
 
@@ -113,7 +119,7 @@ def observe_dispatched_calls(
             self.found = before if adds else [*before, *_larger_branch(first, second)]
             return result
 
-        def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
+        def run_composite_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
             """Run the operators of which a composite operator consists, and return the result;
             NotImplemented for another operator.
             """
@@ -126,20 +132,20 @@ def observe_dispatched_calls(
             finally:
                 self.depth -= 1
 
-    record = recording_entry_points(recorder, captured=False)
-    mode, functions = DispatchRecorder(), Running()
+    record = recording_entry_points(recorder, with_captured=False)
+    mode, functions = DispatchRecorder(), CustomFunctionObserver()
     with (
-        hooks(model, setting),
+        keeping_empty_hooks(model, setting),
         torch.set_grad_enabled(setting.grad),
         record,
-        running(functions),
+        observing_custom_functions(functions),
         mode,
     ):
         run_torch_training_step(model, args, kwargs, setting, recorder.resuming_model_code)
     return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
 
 
-def _place_in_step(functions: Running) -> tuple[Phase, int]:
+def _phase_and_autograd_node(functions: CustomFunctionObserver) -> tuple[Phase, int]:
     """Return the phase of the training step in which an operator runs, and the number of its
     autograd node.
 
@@ -161,27 +167,27 @@ def _place_in_step(functions: Running) -> tuple[Phase, int]:
     return "forward" if node is None else "rerun", last
 
 
-def _larger_branch(first: Counted, second: Counted) -> Counted:
+def _larger_branch(first: OperatorsWithFlops, second: OperatorsWithFlops) -> OperatorsWithFlops:
     """Return the operators of two branches: for each operator name, those of the branch that has
     more FLOPs of that name.
     """
     sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for total, branch in zip(sums, (first, second), strict=True):
         for seen, weight in branch:
-            total[_packet(seen)] += weight
+            total[_name_without_overload(seen)] += weight
     wins = {name for name in sums[1] if sums[1][name] > sums[0][name]}
     return [
-        *(call for call in first if _packet(call[0]) not in wins),
-        *(call for call in second if _packet(call[0]) in wins),
+        *(call for call in first if _name_without_overload(call[0]) not in wins),
+        *(call for call in second if _name_without_overload(call[0]) in wins),
     ]
 
 
-def _packet(seen: WatchedCall) -> str:
+def _name_without_overload(seen: WatchedCall) -> str:
     """Return the name of an operator without its overload."""
     return seen.target.rpartition(".")[0]
 
 
-def _dispatch_watched_call(
+def _record_of_dispatched_operator(
     func: Any, args: Any, result: Any, recorder: Recorder, facts: dict[str, Scalar]
 ) -> WatchedCall:
     """Return the record of an operator call: name, enclosing frames, settings `facts` and
@@ -245,14 +251,19 @@ def observe_operator_events(
         *(False,) * 4,
         torch._C._profiler._ExperimentalConfig(),
     )
-    record = recording_entry_points(recorder, captured=False)
-    with torch.set_grad_enabled(setting.grad), record, running(_Marking()), _stops_marked():
+    record = recording_entry_points(recorder, with_captured=False)
+    with (
+        torch.set_grad_enabled(setting.grad),
+        record,
+        observing_custom_functions(_BackwardMarker()),
+        _marking_recompute_stops(),
+    ):
         legacy._enable_profiler_legacy(config)
         try:
             run_torch_training_step(model, args, kwargs, setting, recorder.resuming_model_code)
         finally:
             threads = legacy._disable_profiler_legacy()
-    frames = frame_chains(recorder)
+    frames = enclosing_keys_of_frames(recorder)
     return [
         WatchedCall(RUN),
         *(seen for thread in threads for seen in _operator_event_tree(thread, frames)),
@@ -267,7 +278,7 @@ def _marking_frame_event(number: int) -> Iterator[None]:
 
 
 @contextmanager
-def _stops_marked() -> Iterator[None]:
+def _marking_recompute_stops() -> Iterator[None]:
     """Mark in the profile, inside the block, where a checkpoint stops its recomputation."""
     from torch.utils import checkpoint
 
@@ -297,24 +308,24 @@ def _event_marker(name: str) -> Any:
     return torch._C._profiler._RecordFunctionFast(name)
 
 
-class _Marking(Running):
+class _BackwardMarker(CustomFunctionObserver):
     """An observer that marks in the profile where a custom function's own backward pass runs."""
 
-    def back(self, node: Any, run: Callable[[], Any]) -> Any:
+    def run_backward(self, node: Any, run: Callable[[], Any]) -> Any:
         """Run a custom function's backward pass and return its result; mark its events in the
         profile.
         """
-        if self.node is not None or is_checkpoint(node._forward_cls):
+        if self.node is not None or is_reentrant_checkpoint(node._forward_cls):
             return run()
         with _event_marker(f"{_OWN}{node._sequence_nr()}"):
-            return super().back(node, run)
+            return super().run_backward(node, run)
 
-    def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
+    def read_saved_tensors(self, node: Any, run: Callable[[], Any]) -> Any:
         """Read saved tensors and return them; mark in the profile that operators recomputed for
         this are not of the function.
         """
         with _event_marker(f"{_OWN}{-1}"):
-            return super().unpack(node, run)
+            return super().read_saved_tensors(node, run)
 
 
 class _OwnPass(NamedTuple):
@@ -371,7 +382,7 @@ def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> li
             seen.frames = frames[enclosing] if isinstance(enclosing, int) else ()
             tree.append(seen)
         open_.append(seen)
-    _mark_repeated(tree)
+    _mark_repeated_events(tree)
     return tree
 
 
@@ -385,19 +396,21 @@ def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Ph
     return "rerun" if graded else "gradients"
 
 
-def _mark_repeated(
-    seen: list[WatchedCall], enclosing: str | None = None, taken: str | None = None
+def _mark_repeated_events(
+    events: list[WatchedCall], enclosing: str | None = None, taken_by_mode: str | None = None
 ) -> None:
     """Set two settings of each operator event: True if it only repeats its caller's event, and
     True if a dispatch mode took it and ran it again.
     """
-    for call in seen:
+    for call in events:
         runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]
         call.settings = {
-            REPEATED: len(seen) == 1 and call.target == enclosing,
-            TWICE: call.target in (taken, *runs),
+            REPEATED: len(events) == 1 and call.target == enclosing,
+            TWICE: call.target in (taken_by_mode, *runs),
         }
-        _mark_repeated(call.inside, call.target, enclosing if call.target == _MODE else None)
+        _mark_repeated_events(
+            call.inside, call.target, enclosing if call.target == _MODE else None
+        )
 
 
 def _specs_from_shapes(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:

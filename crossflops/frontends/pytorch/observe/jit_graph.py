@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.inputs import positional
 from crossflops.frontends.pytorch.load.tensors import plain_json_value
-from crossflops.frontends.pytorch.observe.alignment import RUN, WatchedCall, frame_chains, hooks
+from crossflops.frontends.pytorch.observe.alignment import (
+    RUN,
+    WatchedCall,
+    enclosing_keys_of_frames,
+    keeping_empty_hooks,
+)
 from crossflops.frontends.pytorch.record.entry_points import APPLY, recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.recorder import Recorder
@@ -32,7 +37,7 @@ _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "
            "complex64", "ComplexDouble": "complex128"}  # fmt: skip
 
 
-def jit_nodes(
+def observe_jit_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
     """Return the nodes of the model's `torch.jit` trace in order, or one entry with the error if
@@ -50,8 +55,8 @@ def jit_nodes(
 def observe_traced_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the nodes of the `torch.jit` trace of the unchanged model; `jit_nodes` traces it with
-    its result as a flat list.
+    """Return the nodes of the `torch.jit` trace of the unchanged model; `observe_jit_nodes` traces
+    it with its result as a flat list.
 
     The tracer accepts only results of tensors, and lists, tuples and dicts of them.
     """
@@ -59,37 +64,39 @@ def observe_traced_nodes(
 
 
 def _trace_jit_nodes(
-    full: "nn.Module",
+    wrapped: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> list[WatchedCall]:
-    """Return the nodes of the `torch.jit` trace of `full`, which may wrap the model, or one entry
-    with the error.
+    """Return the nodes of the `torch.jit` trace of `wrapped`, which may wrap the model, or one
+    entry with the error.
     """
     try:
-        return _observe_trace(full, model, args, kwargs, setting, within=("module", "function"))
+        return _observe_trace(
+            wrapped, model, args, kwargs, setting, outer_scopes=("module", "function")
+        )
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-    if not _is_traced_unwatched(full, model, args, kwargs, setting):
+    if not _is_traceable_unrecorded(wrapped, model, args, kwargs, setting):
         return [WatchedCall(UNTRACED, settings={"reason": reason})]
     # `f = Function.apply`, taken before the recording began, hides where that function runs
     with suppress(Exception, SystemExit):
-        return _observe_trace(full, model, args, kwargs, setting, within=("module",))
+        return _observe_trace(wrapped, model, args, kwargs, setting, outer_scopes=("module",))
     return [WatchedCall(UNWATCHED, settings={"reason": reason})]
 
 
 def _observe_trace(
-    full: "nn.Module",
+    wrapped: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-    within: tuple[str, ...],
+    outer_scopes: tuple[str, ...],
 ) -> list[WatchedCall]:
-    """Trace `full` by `torch.jit` while the model is recorded; return its nodes, each with the
-    frames of the levels in `within`.
+    """Trace `wrapped` by `torch.jit` while the model is recorded; return its nodes, each with the
+    frames of the levels in `outer_scopes`.
 
     Raises whatever tracing raises.
     """
@@ -97,38 +104,40 @@ def _observe_trace(
 
     recorder = Recorder(
         ModuleIndex(model),
-        running_context=lambda number: _scope(number, recorder, within),
+        running_context=lambda number: _tracing_with_frame_scope(number, recorder, outer_scopes),
         without_wrappers=True,
     )
     inputs = positional(model.forward, args, kwargs)
-    record = recording_entry_points(recorder, captured=False)
-    with hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
-        graph = torch.jit._get_trace_graph(full, inputs)[0]
-    frames = frame_chains(recorder)
-    return [WatchedCall(RUN), *(jit_watched_call(node, frames) for node in graph.nodes())]
+    record = recording_entry_points(recorder, with_captured=False)
+    with keeping_empty_hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
+        graph = torch.jit._get_trace_graph(wrapped, inputs)[0]
+    frames = enclosing_keys_of_frames(recorder)
+    return [WatchedCall(RUN), *(jit_node_to_watched_call(node, frames) for node in graph.nodes())]
 
 
-def _is_traced_unwatched(
-    full: "nn.Module",
+def _is_traceable_unrecorded(
+    wrapped: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> bool:
-    """Return True if torch.jit can trace `full` when the model is not recorded."""
+    """Return True if torch.jit can trace `wrapped` when the model is not recorded."""
     import torch
 
     try:
         inputs = positional(model.forward, args, kwargs)
-        with hooks(model, setting), torch.set_grad_enabled(setting.grad):
-            torch.jit._get_trace_graph(full, inputs)
+        with keeping_empty_hooks(model, setting), torch.set_grad_enabled(setting.grad):
+            torch.jit._get_trace_graph(wrapped, inputs)
     except (Exception, SystemExit):
         return False
     return True
 
 
 @contextmanager
-def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator[None]:
+def _tracing_with_frame_scope(
+    number: int, recorder: Recorder, outer_scopes: tuple[str, ...]
+) -> Iterator[None]:
     """Give the nodes that torch.jit traces inside the block this frame number as their scope.
 
     This is not done inside a custom autograd function, which is one node: PyTorch assigns the
@@ -137,7 +146,7 @@ def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator
     import torch
 
     state = torch._C._get_tracing_state()
-    unnamed = recorder.frames[number].level not in within
+    unnamed = recorder.frames[number].level not in outer_scopes
     if state is None or unnamed or any(frame.target == APPLY for frame in recorder.stack):
         yield
         return
@@ -156,7 +165,7 @@ def _with_flat_result(model: "nn.Module") -> "nn.Module":
     """
     import torch
 
-    class Flat(torch.nn.Module):
+    class FlatResultModel(torch.nn.Module):
         """A wrapper that calls the model."""
 
         def __init__(self) -> None:
@@ -168,7 +177,7 @@ def _with_flat_result(model: "nn.Module") -> "nn.Module":
             """Return the model's result as a flat list of tensors."""
             return list(_jit_result_tensors(self.model(*args)))
 
-    return Flat()
+    return FlatResultModel()
 
 
 def _jit_result_tensors(result: Any) -> Iterator[Any]:
@@ -182,13 +191,13 @@ def _jit_result_tensors(result: Any) -> Iterator[Any]:
             yield from _jit_result_tensors(item)
 
 
-def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
+def jit_node_to_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
     """Return a node of a torch.jit graph as a call: operator, enclosing frames, constants and
     tensors.
     """
     values = list(node.inputs())
     results = list(node.outputs())
-    undefined = any(_is_undefined(value) for value in (*values, *results))
+    undefined = any(_is_undefined_tensor(value) for value in (*values, *results))
     names = _jit_input_names(node, len(values))
     constants = zip(names, map(_jit_constant_value, values), strict=True)
     settings: dict[str, Scalar] = {name: value for name, value in constants if value is not None}
@@ -233,7 +242,7 @@ def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpe
         if value.type().kind() == "TensorType":
             sizes = value.type().sizes()
             shape = None if sizes is None else tuple(sizes)
-            yield TensorSpec(name, _dtype(value), shape)
+            yield TensorSpec(name, _jit_dtype_name(value), shape)
         elif value.node().kind() == "prim::ListConstruct":
             items = list(value.node().inputs())
             yield from _jit_tensor_specs(
@@ -241,13 +250,13 @@ def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpe
             )
 
 
-def _dtype(value: Any) -> str:
+def _jit_dtype_name(value: Any) -> str:
     """Return the name of the dtype of a torch.jit value; "" if it has none."""
     name = value.type().scalarType() or ""
     return _DTYPES.get(name, name.lower())
 
 
-def _is_undefined(value: Any) -> bool:
+def _is_undefined_tensor(value: Any) -> bool:
     """Return True if a torch.jit value is a tensor of unknown type, which was never made."""
     return value.type().kind() == "TensorType" and value.type().scalarType() is None
 

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from crossflops.frontends.pytorch.load.fakes import weights_kind
 from crossflops.frontends.pytorch.load.model import copy_inputs, running_model_copy
-from crossflops.frontends.pytorch.observe.alignment import hooks
+from crossflops.frontends.pytorch.observe.alignment import keeping_empty_hooks
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import OWN
-from crossflops.frontends.pytorch.record.recorder import Frame, Recorder, call_of
+from crossflops.frontends.pytorch.record.recorder import Frame, Recorder, to_trace_call
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.provenance import REAL
 from crossflops.ir.trace import Call, Setting
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
+def with_custom_operator_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
     """Return the calls with two flags set at operators: custom (of torch.library) and
     composite.
     """
@@ -38,7 +38,11 @@ def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
     defined: Any = torch.library
     names = {name.replace("::", ".") for name in defined._defs}
     return tuple(
-        replace(call, custom=_packet(call.target) in names, composite=_is_decomposed(call.target))
+        replace(
+            call,
+            custom=_name_without_overload(call.target) in names,
+            composite=_is_decomposed(call.target),
+        )
         if call.level == "operator" and not call.target.startswith(OWN)
         else call
         for call in calls
@@ -61,12 +65,12 @@ def _is_decomposed(target: str) -> bool:
         return False
 
 
-def _packet(target: str) -> str:
+def _name_without_overload(target: str) -> str:
     """Return the name of an operator without its overload, such as "cases.linear"."""
     return ".".join(target.split(".")[:2])
 
 
-def with_bodies(
+def with_operator_bodies(
     calls: tuple[Call, ...],
     model: "nn.Module",
     args: tuple[Any, ...],
@@ -101,9 +105,9 @@ def _record_operator_run(
     import torch
 
     recorder = Recorder(ModuleIndex(model))
-    record = recording_entry_points(recorder, captured=False)
+    record = recording_entry_points(recorder, with_captured=False)
     with (
-        hooks(model, setting),
+        keeping_empty_hooks(model, setting),
         torch.set_grad_enabled(setting.grad),
         record,
         _recording_foreign_operators(recorder),
@@ -123,22 +127,22 @@ def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
     )
     with ExitStack() as undo:
         for kind, declared in kinds:
-            recording = _recording(recorder, kind.__call__)
+            recording = _recording_operator_call(recorder, kind.__call__)
             undo.enter_context(patching_attribute(kind, "__call__", recording, declared))
         yield
 
 
-def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+def _recording_operator_call(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of an operator's `__call__` that records calls of custom operators."""
 
-    def recording(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call_recorded(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call an operator and return its result; record the call if the operator is custom."""
         name = str(self)
-        if not recorder.recording or name.startswith(OWN):
+        if not recorder.is_recording or name.startswith(OWN):
             return call(self, *args, **kwargs)
-        return recorder.operator(name, lambda: call(self, *args, **kwargs), args, kwargs)
+        return recorder.run_operator(name, lambda: call(self, *args, **kwargs), args, kwargs)
 
-    return recording
+    return call_recorded
 
 
 def _body_calls(
@@ -152,17 +156,22 @@ def _body_calls(
     by_key = {call.key: call for call in calls}
     waiting: dict[tuple[str, str], deque[Call]] = defaultdict(deque)
     for call in custom:
-        waiting[_nearest_module_call(call.parent, by_key), _packet(call.target)].append(call)
+        waiting[
+            _nearest_module_call(call.parent, by_key), _name_without_overload(call.target)
+        ].append(call)
     frames = {frame.key: frame for frame in recorder.frames}
     owners: dict[str, tuple[Call, str]] = {}  # by frame: the operator, and the call that it became
     for frame in recorder.frames:
         enclosing = owners.get(frame.parent or "")
         if enclosing is None:
-            index = _nearest_module_call(frame.parent, frames), _packet(frame.target)
+            index = (
+                _nearest_module_call(frame.parent, frames),
+                _name_without_overload(frame.target),
+            )
             if frame.level == "operator" and waiting[index]:
                 operator = waiting[index].popleft()
                 owners[frame.key] = operator, operator.key
-        elif _is_transparent(frame, recorder):
+        elif _is_hidden_from_tools(frame, recorder):
             owners[frame.key] = enclosing
         else:
             call = _body_operator_call(frame, *enclosing, recorder)
@@ -179,7 +188,7 @@ def _nearest_module_call(key: str | None, by_key: Mapping[str, Call] | Mapping[s
     return key or ""
 
 
-def _is_transparent(frame: Frame, recorder: Recorder) -> bool:
+def _is_hidden_from_tools(frame: Frame, recorder: Recorder) -> bool:
     """Return True if a tool does not show the frame: it is an operator, or a module outside of the
     model.
     """
@@ -193,7 +202,7 @@ def _body_operator_call(frame: Frame, operator: Call, parent: str, recorder: Rec
     """
     named = recorder.index.rows[frame.module].names
     return replace(
-        call_of(frame),
+        to_trace_call(frame),
         key=f"{frame.key} ({operator.target})",
         parent=parent,
         module=frame.module if named else operator.module,

@@ -10,10 +10,10 @@ from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.pytorch.load.model import (
     copy_inputs,
     model_run_error,
-    quiet,
     running_model_copy,
+    suppressing_output,
 )
-from crossflops.frontends.seeds import generators
+from crossflops.frontends.seeds import restoring_generators
 from crossflops.ir.trace import Setting
 
 _SEEDS = (0, 1)
@@ -31,7 +31,7 @@ def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
     rounded = [
         _run_seeded_copy(source, setting, _SEEDS[0], rounding=number) for number in _ROUNDINGS
     ]
-    changes = [map(_torch_output_change, first, outputs) for outputs in rounded]
+    changes = [map(_relative_output_difference, first, outputs) for outputs in rounded]
     return ModelRun(
         inputs=tuple(
             map(_torch_output_array, _tensors_in_export_order((source.args, source.kwargs)))
@@ -42,7 +42,7 @@ def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
     )
 
 
-def _torch_output_change(output: Any, other: Any) -> float:
+def _relative_output_difference(output: Any, other: Any) -> float:
     """Return how much two outputs differ: the largest difference over the largest element, for
     integers the share of different ones.
     """
@@ -62,7 +62,7 @@ def _torch_output_change(output: Any, other: Any) -> float:
     return float(gaps.max()) / largest if largest else 0.0
 
 
-def _round_otherwise(tensor: Any) -> Any:
+def _perturb_by_rounding_step(tensor: Any) -> Any:
     """Return the tensor with each number moved randomly by at most one rounding step; unchanged if
     it is of integers or sparse.
     """
@@ -82,13 +82,17 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
     import torch
     from torch.utils._pytree import tree_map_only
 
-    with generators(), quiet(), running_model_copy(source.model, setting.training) as own:
+    with (
+        restoring_generators(),
+        suppressing_output(),
+        running_model_copy(source.model, setting.training) as own,
+    ):
         args, kwargs = copy_inputs(source.args, source.kwargs)
         if rounding:
             torch.manual_seed(rounding)
             for parameter in own.parameters():
-                parameter.data = _round_otherwise(parameter.data)
-            args, kwargs = tree_map_only(torch.Tensor, _round_otherwise, (args, kwargs))
+                parameter.data = _perturb_by_rounding_step(parameter.data)
+            args, kwargs = tree_map_only(torch.Tensor, _perturb_by_rounding_step, (args, kwargs))
         torch.manual_seed(seed)
         try:
             with torch.set_grad_enabled(setting.grad):

@@ -11,14 +11,14 @@ from crossflops.errors import InputError, ValuesNeededError, error_words
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.load.model import (
     copy_inputs,
-    duplicate,
+    copy_torch_model,
     model_run_error,
-    quiet,
     restoring_module_variables,
-    switch,
+    set_training_mode,
+    suppressing_output,
 )
 from crossflops.frontends.pytorch.load.tensors import to_exportable_result
-from crossflops.frontends.seeds import generators
+from crossflops.frontends.seeds import restoring_generators
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import is_trained
 
@@ -31,10 +31,10 @@ def run_torch_training_step(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-    going_back: Callable[[], AbstractContextManager[None]] = nullcontext,
+    backward_context: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Run the model; if the setting has a training step, also run the backward pass, inside
-    `going_back()`.
+    `backward_context()`.
 
     It begins with gradients of ones at the outputs of the loss, which are those of their sum: the
     work depends on no value, so the loss does no work of its own here. The model is changed:
@@ -45,14 +45,14 @@ def run_torch_training_step(
         return
     import torch
 
-    train_as_said(model, setting.step)
+    set_requires_grad(model, setting.step)
     outputs = _torch_loss_outputs(model(*args, **kwargs), setting.step)
     if outputs:
-        with going_back():
+        with backward_context():
             torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 
-def train_as_said(model: "nn.Module", step: StepSetting) -> None:
+def set_requires_grad(model: "nn.Module", step: StepSetting) -> None:
     """Set `requires_grad` of each parameter as the step says; a parameter with several names by
     any of them.
     """
@@ -96,11 +96,16 @@ def torch_loss_dependence(
     )
     from torch.utils._pytree import tree_leaves
 
-    model = switch(duplicate(source.model), setting.training)
+    model = set_training_mode(copy_torch_model(source.model), setting.training)
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
     args, kwargs = copy_inputs(source.args, source.kwargs)
-    with generators(), quiet(), restoring_module_variables(model), torch.enable_grad():
+    with (
+        restoring_generators(),
+        suppressing_output(),
+        restoring_module_variables(model),
+        torch.enable_grad(),
+    ):
         try:
             result = model(*args, **kwargs)
         except Exception as error:

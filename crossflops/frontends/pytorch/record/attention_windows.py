@@ -31,13 +31,13 @@ def _attention_window(module: Any) -> int:
     if getattr(module, "is_causal", True) is False:
         return 0
     has_own = hasattr(module, _NAME)
-    if not has_own and not _reads_config(type(module).forward):
+    if not has_own and not _reads_window_from_config(type(module).forward):
         return 0
     window = getattr(module if has_own else getattr(module, "config", None), _NAME, None)
     return window if isinstance(window, int) and not isinstance(window, bool) else 0
 
 
-def _reads_config(forward: Any) -> bool:
+def _reads_window_from_config(forward: Any) -> bool:
     """Return True if the code of a `forward` reads the sliding window from the config."""
     code = getattr(inspect.unwrap(forward), "__code__", None)
     return code is not None and _NAME in (*code.co_names, *code.co_consts)

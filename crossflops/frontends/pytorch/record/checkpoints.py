@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from crossflops.ir.graph import Checkpoint, Kept
+from crossflops.ir.graph import Checkpoint, KeptForBackward
 from crossflops.patches import inventory
 from crossflops.patches.patching import Patch
 
@@ -54,7 +54,7 @@ _OPERANDS = frozenset({
 })  # fmt: skip
 
 
-def operator_kept_values(node: "fx.Node") -> Kept:
+def operator_kept_values(node: "fx.Node") -> KeptForBackward:
     """Return which values autograd keeps of an operator for its backward pass: "operands",
     "results", "parts" or "nothing".
     """
@@ -66,17 +66,17 @@ def operator_kept_values(node: "fx.Node") -> Kept:
         return "results"  # the gradient of the exponent is made of the result
     if name in ("mul", "mul_", "div", "div_") and isinstance(node.args[1], int | float):
         return "nothing"
-    if name == "einsum" and len(node.args) > 1 and len(_to_tensor_tuple(node.args[1])) > 2:
+    if name == "einsum" and len(node.args) > 1 and len(_to_tuple(node.args[1])) > 2:
         return "parts"
     return "nothing" if name in _NOTHING else "operands" if name in _OPERANDS else "results"
 
 
-def _to_tensor_tuple(provided: Any) -> tuple[Any, ...]:
+def _to_tuple(provided: Any) -> tuple[Any, ...]:
     """Return a list or tuple as a tuple, and another value as a tuple of one."""
     return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
-def notice_checkpoints(
+def patch_checkpoints_to_record(
     replace: Callable[[Any, str, Any, Patch], None], recorder: "Recorder"
 ) -> None:
     """Replace the functions that run activation checkpoints (by `replace`), so that the recorder
@@ -106,7 +106,7 @@ def notice_checkpoints(
             kind = kind if policy else "unknown"
         if recorder.chosen:  # what a policy saves in a checkpoint in its own is not followed
             kind = "unknown"
-        with _recording_checkpoint(recorder, kind, policy):
+        with _assigning_operators_to_checkpoint(recorder, kind, policy):
             yield from plain(*args, **kwargs)
 
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
@@ -120,7 +120,7 @@ def notice_checkpoints(
                 return function(*provided)
 
         weights = any(isinstance(provided, checkpoint.torch.nn.Parameter) for provided in args)
-        with _recording_checkpoint(recorder, "reentrant", weights=weights):
+        with _assigning_operators_to_checkpoint(recorder, "reentrant", weights=weights):
             return own(ctx, run_with_gradients, *args)
 
     replace(checkpoint, name, generator, inventory.CHECKPOINTS)
@@ -129,7 +129,7 @@ def notice_checkpoints(
 
 
 @contextmanager
-def _recording_checkpoint(
+def _assigning_operators_to_checkpoint(
     recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
 ) -> Iterator[None]:
     """Assign the operators that are recorded inside the block to a new checkpoint, which may be in

@@ -15,17 +15,17 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec
-from crossflops.frontends.pytorch.record.operators import detaches, mark_tensor_node
+from crossflops.frontends.pytorch.record.operators import is_detaching_call, set_tensor_node_mark
 from crossflops.frontends.pytorch.record.recorder import CUSTOM, AppliedFunction, Frame, Recorder
 from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 GIVEN = "crossflops given"  # stands at nodes whose result a custom function is given
 
 
-def function_of(method: Any) -> Callable[..., Any]:
+def function_of_class_method(method: Any) -> Callable[..., Any]:
     """Return a class method as a plain function, whose first argument is the class.
 
     From torch 2.14 on `Function.apply` is a method of C, which has no such function.
@@ -35,7 +35,7 @@ def function_of(method: Any) -> Callable[..., Any]:
     return lambda owner, *args, **kwargs: method.__get__(None, owner)(*args, **kwargs)
 
 
-def base_of_functions() -> Any:
+def custom_function_base_class() -> Any:
     """Return the class whose `apply` that of every custom function calls; None if the release of
     PyTorch has none.
 
@@ -48,7 +48,7 @@ def base_of_functions() -> Any:
     return getattr(function, "_SingleLevelFunction", None) if is_python else None
 
 
-def apply_by_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
+def apply_under_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function like `apply`, the original `Function.apply`, that tells the recorder which
     custom function it applies.
     """
@@ -64,18 +64,18 @@ def apply_by_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[...
     return apply_named
 
 
-def apply_in_base(
+def apply_of_base_class(
     recorder: Recorder, apply: Callable[..., Any], notice: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a replacement of the `apply` of the base class of custom functions.
 
-    `apply` is the original one. A call that `apply_by_name` tells of is recorded already; any
+    `apply` is the original one. A call that `apply_under_name` tells of is recorded already; any
     other is a call of a method that the model took before, and is made by `notice`.
     """
 
     def apply_function(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply a custom autograd function and return its result."""
-        if recorder.applied_by_name is function or is_unseen(function):
+        if recorder.applied_by_name is function or is_function_unrecorded(function):
             recorder.applied_by_name = None  # functions inside it are applied by themselves
             return apply(function, *args, **kwargs)
         return notice(function, *args, **kwargs)
@@ -83,20 +83,20 @@ def apply_in_base(
     return apply_function
 
 
-def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
+def recording_apply(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of `Function.apply` that records each custom autograd function in the
     recorder.
     """
     import torch
 
-    def notice_function_call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply_recorded(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply a custom autograd function and return its result; record its name, its frame and
         its parameters.
         """
         is_outside = recorder.bare or not recorder.stack
-        if is_outside or recorder.in_function or is_unseen(function):
+        if is_outside or recorder.in_function or is_function_unrecorded(function):
             return apply(function, *args, **kwargs)
-        stored = parameter_names(recorder) if args else {}
+        stored = parameter_names_by_id(recorder) if args else {}
         provided = {
             index: tuple(
                 msgspec.structs.replace(torch_tensor_spec(name, argument), role="parameter")
@@ -114,14 +114,14 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
         for index, argument in enumerate(args):
             if isinstance(argument, torch.Tensor):
                 use = number, index
-                mark_tensor_node(argument, GIVEN, partial(_append_use, use))
+                set_tensor_node_mark(argument, GIVEN, partial(_append_use, use))
         recorder.in_function = True
         try:
             return apply(function, *args, **kwargs)
         finally:
             recorder.in_function = False
 
-    return notice_function_call
+    return apply_recorded
 
 
 def _append_use(use: tuple[int, int], uses: Any) -> Any:
@@ -131,13 +131,13 @@ def _append_use(use: tuple[int, int], uses: Any) -> Any:
     return (*(uses or ()), use)
 
 
-def is_unseen(function: Any) -> bool:
+def is_function_unrecorded(function: Any) -> bool:
     """Return True if a custom function is not recorded: it is a checkpoint, or a transform of
     `torch.func` is active.
 
     A transform applies another function in its place, without the axis that `vmap` maps over.
     """
-    return is_checkpoint(function) or are_transforms_active()
+    return is_reentrant_checkpoint(function) or are_transforms_active()
 
 
 def are_transforms_active() -> bool:
@@ -148,14 +148,14 @@ def are_transforms_active() -> bool:
     return bool(library._are_functorch_transforms_active())
 
 
-def is_checkpoint(function: Any) -> bool:
+def is_reentrant_checkpoint(function: Any) -> bool:
     """Return True if an autograd function is PyTorch's reentrant checkpoint."""
     from torch.utils.checkpoint import CheckpointFunction
 
     return function is CheckpointFunction
 
 
-def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
+def parameter_names_by_id(recorder: Recorder) -> dict[int, list[str]]:
     """Return the names of the model's parameters by the id of the parameter."""
     names: dict[int, list[str]] = defaultdict(list)
     for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):
@@ -166,17 +166,17 @@ def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
     return names
 
 
-def members(
-    calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[AppliedFunction, ...]
+def function_index_by_call(
+    calls: Iterable[Call], frames: Iterable[Frame], functions: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
     """Return for each operator call in a custom autograd function, by its key, the index of the
-    function in `applied`.
+    function in `functions`.
     """
-    if not applied:
+    if not functions:
         return {}
     calls = tuple(calls)
     parents = {frame.key: frame.parent for frame in frames}
-    indices = {function.frame: index for index, function in enumerate(applied)}
+    indices = {function.frame: index for index, function in enumerate(functions)}
     inside = {}
     for call in calls:
         enclosing = call.parent
@@ -184,7 +184,7 @@ def members(
             enclosing = parents[enclosing]
         if enclosing is not None:
             inside[call.key] = indices[enclosing]
-    return inside | _calls_of_generated_functions(calls, parents, applied)
+    return inside | _calls_of_generated_functions(calls, parents, functions)
 
 
 _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autograd_impl
@@ -241,7 +241,7 @@ def _uses_by_generated_functions(
 
 
 def without_detached_calls(
-    operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
+    operators: Mapping[str, Call], frames: Iterable[Frame], calls_in_functions: Container[str]
 ) -> dict[str, Call]:
     """Return the operator calls, by node name, without calls of `detach` inside custom autograd
     functions.
@@ -253,31 +253,32 @@ def without_detached_calls(
     return {
         name: call
         for name, call in operators.items()
-        if not detaches(call) or (call.key not in inside and call.parent not in functions)
+        if not is_detaching_call(call)
+        or (call.key not in calls_in_functions and call.parent not in functions)
     }
 
 
-def with_functions(
+def with_custom_functions(
     graph: Graph,
     sources: Mapping[Any, Iterable[str]],
     operators: Mapping[str, Call],
-    inside: Mapping[str, int],
+    function_index_by_key: Mapping[str, int],
     applied: tuple[AppliedFunction, ...],
 ) -> Graph:
     """Return the graph with the custom autograd functions `applied`: their nodes and operands.
 
     `sources` are, by node of the exported program, the keys of the calls that made its value, or
     "=" and the name of a parameter; `operators` are the calls by the name of their node in the
-    program; `inside` is the result of `members`.
+    program; `function_index_by_key` is the result of `function_index_by_call`.
     """
     nodes: dict[int | None, list[str]] = defaultdict(list)
     for node in graph.nodes:
-        nodes[inside.get(node.call)].append(node.key)
+        nodes[function_index_by_key.get(node.call)].append(node.key)
     makers = {node.call: node for node in graph.nodes}
     weights = {s.name: s for node in graph.nodes for s in node.inputs if s and s.role}
     provided: dict[int, dict[int, list[TensorSpec]]] = defaultdict(lambda: defaultdict(list))
     owners: dict[int, str] = {}  # of those without nodes
-    uses = _uses_by_generated_functions(sources, operators, inside, applied)
+    uses = _uses_by_generated_functions(sources, operators, function_index_by_key, applied)
     for fx_node, origins in sources.items():
         marks = (fx_node.meta.get("custom") or {}).get(GIVEN, ())
         for function, index in dict.fromkeys((*marks, *uses.get(fx_node, ()))):
@@ -302,10 +303,49 @@ def with_functions(
     return msgspec.structs.replace(graph, functions=tuple(functions))
 
 
+# Which of them has no backward pass.
+
+_NO_BACKWARD = (
+    "{} has no backward pass, so PyTorch raises an error in a training step through it; "
+    "add {}, or give backward= in a formula"
+)
+
+
+def reason_without_backward(function: Any) -> str:
+    """Return the text of why PyTorch cannot run the backward pass of a custom autograd function,
+    "" if it has one.
+
+    `torch.library` generates a function with a method `backward` for each of its operators, which
+    raises an error if the operator has none.
+    """
+    from torch.autograd import Function
+
+    if function.backward is Function.backward and function.vjp is Function.vjp:
+        return _NO_BACKWARD.format(f"{function.__qualname__}", "a method backward to the class")
+    operator = _operators_without_backward().get(function.__qualname__)
+    return _NO_BACKWARD.format(operator, "one with register_autograd") if operator else ""
+
+
+def _operators_without_backward() -> dict[str, str]:
+    """Return the operators of `torch.library.custom_op` without a backward pass, "namespace::name"
+    by the name of the function that is generated for each.
+    """
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:
+        return {}
+    names = {}
+    for name, defined in OPDEFS.items():
+        if getattr(defined, "_backward_fn", None) is None:
+            overload = getattr(defined._opoverload, "_overloadname", "default")
+            names[f"{_GENERATED}{name.replace('::', '_')}_{overload}"] = name
+    return names
+
+
 # Which of them runs, forward or back.
 
 
-class Running:
+class CustomFunctionObserver:
     """An observer of custom functions while they run; of nested ones only the outermost is
     observed.
 
@@ -316,13 +356,13 @@ class Running:
     node: Any = None
     applied: int | None = None
 
-    def apply(self, function: Any, run: Callable[[], Any]) -> Any:
+    def run_forward(self, function: Any, run: Callable[[], Any]) -> Any:
         """Run a custom function's forward pass by `run` and return its result; meanwhile `applied`
         is the number of its autograd node.
         """
         from torch import autograd
 
-        if self.applied is not None or is_checkpoint(function):
+        if self.applied is not None or is_reentrant_checkpoint(function):
             return run()
         library: Any = autograd
         self.applied = library._get_sequence_nr()  # which its node will have
@@ -331,11 +371,16 @@ class Running:
         finally:
             self.applied = None
 
-    def back(self, node: Any, run: Callable[[], Any]) -> Any:
+    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
+        """Handle the arguments of the custom function that is about to be applied; does nothing in
+        this class.
+        """
+
+    def run_backward(self, node: Any, run: Callable[[], Any]) -> Any:
         """Run a custom function's backward pass by `run` and return its result; meanwhile `node`
         is its autograd node.
         """
-        if self.node is not None or is_checkpoint(node._forward_cls):
+        if self.node is not None or is_reentrant_checkpoint(node._forward_cls):
             return run()
         self.node = node
         try:
@@ -343,7 +388,7 @@ class Running:
         finally:
             self.node = None
 
-    def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
+    def read_saved_tensors(self, node: Any, run: Callable[[], Any]) -> Any:
         """Read saved tensors by `run` and return them; meanwhile `node` is None, since a
         checkpoint may recompute them.
         """
@@ -353,61 +398,75 @@ class Running:
         finally:
             self.node = before
 
-    def save(self, tensors: tuple[Any, ...]) -> None:
+    def on_tensors_saved(self, tensors: tuple[Any, ...]) -> None:
         """Handle that a custom function saves tensors for its backward pass; does nothing in this
         class.
         """
 
 
 @contextmanager
-def running(watch: Running) -> Iterator[None]:
+def observing_custom_functions(watch: CustomFunctionObserver) -> Iterator[None]:
     """Call the methods of `watch` when a custom autograd function runs forward or backward inside
     the block.
     """
     from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
 
     own: Any = {owner: dict(vars(owner)) for owner in (BackwardCFunction, FunctionCtx)}
-    base = base_of_functions()
+    base = custom_function_base_class()
     applies, declared = (
         (Function, inventory.CUSTOM_FUNCTION)
         if base is None
         else (base, inventory.CUSTOM_FUNCTION_BASE)
     )
-    called = function_of(getattr_static(applies, "apply"))
-    kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
+    called = function_of_class_method(getattr_static(applies, "apply"))
+    kept: Any = original_attribute(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
 
-    def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply_with_observer(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply an autograd function and return its result, by `watch` unless function transforms
         are active.
         """
         if are_transforms_active():
             return called(function, *args, **kwargs)
-        return watch.apply(function, lambda: called(function, *args, **kwargs))
+        watch.note_arguments(args)
+        return watch.run_forward(function, lambda: called(function, *args, **kwargs))
 
-    def back(name: str) -> Callable[..., Any]:
+    def backward_method_with_observer(name: str) -> Callable[..., Any]:
         """Return a method of backward nodes that runs PyTorch's method of this name by `watch`."""
-        return lambda node, *grads: watch.back(
+        return lambda node, *grads: watch.run_backward(
             node, lambda: own[BackwardCFunction][name](node, *grads)
         )
 
-    def save(node: Any, *tensors: Any) -> Any:
+    def save_with_observer(node: Any, *tensors: Any) -> Any:
         """Save tensors for the backward pass, and report them to `watch`."""
-        watch.save(tensors)
+        watch.on_tensors_saved(tensors)
         return own[FunctionCtx]["save_for_backward"](node, *tensors)
 
-    def unpack(node: Any) -> Any:
+    def read_saved_with_observer(node: Any) -> Any:
         """Return the saved tensors of a backward node, read by `watch`."""
-        return watch.unpack(node, lambda: kept.__get__(node))
+        return watch.read_saved_tensors(node, lambda: kept.__get__(node))
 
     with (
         patching_attribute(
-            BackwardCFunction, "saved_tensors", property(unpack), inventory.SAVED_TENSORS
+            BackwardCFunction,
+            "saved_tensors",
+            property(read_saved_with_observer),
+            inventory.SAVED_TENSORS,
         ),
-        patching_attribute(applies, "apply", classmethod(apply), declared),
-        patching_attribute(BackwardCFunction, "apply", back("apply"), inventory.CUSTOM_BACKWARD),
+        patching_attribute(applies, "apply", classmethod(apply_with_observer), declared),
         patching_attribute(
-            BackwardCFunction, "apply_boxed", back("apply_boxed"), inventory.CUSTOM_BACKWARD
+            BackwardCFunction,
+            "apply",
+            backward_method_with_observer("apply"),
+            inventory.CUSTOM_BACKWARD,
         ),
-        patching_attribute(FunctionCtx, "save_for_backward", save, inventory.SAVE_FOR_BACKWARD),
+        patching_attribute(
+            BackwardCFunction,
+            "apply_boxed",
+            backward_method_with_observer("apply_boxed"),
+            inventory.CUSTOM_BACKWARD,
+        ),
+        patching_attribute(
+            FunctionCtx, "save_for_backward", save_with_observer, inventory.SAVE_FOR_BACKWARD
+        ),
     ):
         yield

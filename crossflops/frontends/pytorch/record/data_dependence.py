@@ -20,13 +20,14 @@ import msgspec
 import numpy as np
 
 from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_tensor_specs
+from crossflops.frontends.pytorch.record.box_suppression import suppress_boxes
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
-from crossflops.frontends.pytorch.record.operators import generator_of
+from crossflops.frontends.pytorch.record.operators import generator_state_of_node
 from crossflops.frontends.pytorch.record.python_steps import READ, using_real_values
-from crossflops.frontends.seeds import RandomDraws, seeding_generators, setting_random_state
+from crossflops.frontends.seeds import RandomDraws, seeding_generators, setting_torch_random_state
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -58,22 +59,24 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
     from torch._subclasses import meta_utils
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    usual = original(FakeTensorMode, "_dispatch_impl", inventory.FAKE_DISPATCH)
+    usual = original_attribute(FakeTensorMode, "_dispatch_impl", inventory.FAKE_DISPATCH)
     check = "_maybe_infer_fake_kernel_from_pytree_out"
 
-    def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def dispatch_with_real_tensors(
+        mode: Any, func: Any, types: Any, args: Any, kwargs: Any
+    ) -> Any:
         """Run an operator on fake tensors and return the result; on the real ones where it depends
         on values.
         """
         if not mode.propagate_real_tensors:
             return usual(mode, func, types, args, kwargs)
-        if asks_for_values(func):
+        if needs_tensor_values(func):
             answer = _real_operator_result(mode, func, args, kwargs)
             if answer is not _UNKNOWN:
                 return answer
         try:
-            with _limiting_side_effects(func, args, kwargs):
-                return _settle_real_sizes(mode, lambda: usual(mode, func, types, args, kwargs))
+            with _applying_side_effects_once(func, args, kwargs):
+                return _run_with_real_sizes(mode, lambda: usual(mode, func, types, args, kwargs))
         except Exception:
             answer = (
                 _UNKNOWN
@@ -84,13 +87,17 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
                 raise
             return answer
 
-    def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
+    def keep_fake_result(
+        mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any
+    ) -> Any:
         """Return the fake result unchanged, without a check against the real one."""
         return out  # fake and real kernels may differ in what is a view, which is no work
 
     with (
-        patching_attribute(FakeTensorMode, "_dispatch_impl", dispatch, inventory.FAKE_DISPATCH),
-        patching_attribute(FakeTensorMode, check, as_it_is, inventory.FAKE_DISPATCH),
+        patching_attribute(
+            FakeTensorMode, "_dispatch_impl", dispatch_with_real_tensors, inventory.FAKE_DISPATCH
+        ),
+        patching_attribute(FakeTensorMode, check, keep_fake_result, inventory.FAKE_DISPATCH),
         patching_attribute(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
         seeding_generators() as drawn,
         config.patch(fake_tensor_propagate_real_tensors=True),
@@ -111,7 +118,7 @@ def _copy_real_tensor(copy: Any, source: Any) -> None:
 _UNKNOWN = object()
 
 
-def asks_for_values(func: Any) -> bool:
+def needs_tensor_values(func: Any) -> bool:
     """Return True if an operator's result, or the shape of it, depends on values of tensors."""
     import torch
 
@@ -138,14 +145,16 @@ def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     import torch
     from torch.utils._pytree import tree_map_only
 
-    provided = _real(args, kwargs)
+    provided = _real_arguments(args, kwargs)
     if provided is None:
         return _UNKNOWN
     own, named = provided
-    return tree_map_only(torch.Tensor, lambda value: _fake(mode, value), func(*own, **named))
+    return tree_map_only(
+        torch.Tensor, lambda value: _fake_with_real_tensor(mode, value), func(*own, **named)
+    )
 
 
-def _real(args: Any, kwargs: Any) -> Any:
+def _real_arguments(args: Any, kwargs: Any) -> Any:
     """Return (positional, keyword arguments) in which real tensors replace fake ones; None if one
     has no real tensor.
     """
@@ -163,7 +172,7 @@ def _real(args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
+def _applying_side_effects_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     """Make the random draws and in-place writes of an operator happen once, although the block may
     run it several times.
 
@@ -174,7 +183,7 @@ def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     from torch.utils._pytree import tree_map_only
 
     writes = hasattr(func, "_schema") and func._schema.is_mutable
-    provided = _real(args, kwargs) if writes or draws(func) else None
+    provided = _real_arguments(args, kwargs) if writes or may_draw_random_numbers(func) else None
     if provided is None:
         yield
         return
@@ -209,7 +218,7 @@ def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
             yield from (x for x in tree_leaves(value) if isinstance(x, torch.Tensor))
 
 
-def draws(func: Any) -> bool:
+def may_draw_random_numbers(func: Any) -> bool:
     """Return True if an operator may draw random numbers."""
     import torch
 
@@ -217,31 +226,31 @@ def draws(func: Any) -> bool:
 
 
 @contextmanager
-def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
-    """Make nodes of a traced program give the random values in `drawn`, by node name, inside the
-    block.
+def replaying_random_values(values_by_node: Mapping[str, Any]) -> Iterator[None]:
+    """Make nodes of a traced program give the random values in `values_by_node`, by node name,
+    inside the block.
 
     An exporter traces more than once, and with operators that draw other numbers (a `bernoulli`
     becomes a comparison with `rand`).
     """
     from torch.fx import Interpreter
 
-    usual = original(Interpreter, "run_node", inventory.RUN_NODE)
+    usual = original_attribute(Interpreter, "run_node", inventory.RUN_NODE)
 
     def run_node(self: Any, n: Any) -> Any:
         """Run an FX node and return its result, with the values of the first run if it drew
         them.
         """
         result = usual(self, n)
-        if n.name in drawn:
-            _overwrite(result, drawn[n.name])
+        if n.name in values_by_node:
+            _overwrite_real_tensors(result, values_by_node[n.name])
         return result
 
     with patching_attribute(Interpreter, "run_node", run_node, inventory.RUN_NODE):
         yield
 
 
-def _overwrite(result: Any, value: Any) -> None:
+def _overwrite_real_tensors(result: Any, value: Any) -> None:
     """Copy values into the real tensors of a result, where the shapes are equal."""
     import torch
     from torch._functorch._aot_autograd.functional_utils import from_fun
@@ -255,7 +264,7 @@ def _overwrite(result: Any, value: Any) -> None:
                 torch.ops.aten.copy_.default(stored, real)
 
 
-def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
+def _run_with_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
     """Run an operator by `run`; return its result with fake tensors of the real sizes where these
     are symbolic.
 
@@ -279,12 +288,12 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
         real = value.real_tensor
         if real is None or torch_tensor_spec("", value).shape == tuple(real.shape):
             return value
-        return _fake(mode, real)
+        return _fake_with_real_tensor(mode, real)
 
     return tree_map_only(FakeTensor, with_real_size, result)
 
 
-def _fake(mode: Any, real: Any) -> Any:
+def _fake_with_real_tensor(mode: Any, real: Any) -> Any:
     """Return a fake tensor with this real tensor in it."""
     import torch
 
@@ -299,10 +308,10 @@ def _fake(mode: Any, real: Any) -> Any:
 # Which operators of an exported program would be others, or of other sizes, for other values.
 
 # Of every operator that gives tensors, in order: its name, and whether a size of it is open.
-Known: TypeAlias = list[tuple[str, bool]]
+OperatorSizeFlags: TypeAlias = list[tuple[str, bool]]
 
 
-def loops(program: "ExportedProgram") -> bool:
+def has_while_loop(program: "ExportedProgram") -> bool:
     """Return True if a program has a `while_loop`, whose number of iterations depends on
     values.
     """
@@ -311,30 +320,33 @@ def loops(program: "ExportedProgram") -> bool:
     )
 
 
-def open_sizes(program: "ExportedProgram") -> Known:
+def tensor_operators_with_size_flags(program: "ExportedProgram") -> OperatorSizeFlags:
     """Return (operator, True if it or an operand has an unknown size) for each operator of a
     program that returns tensors.
     """
-    is_open = functools.cache(_is_open)  # each is asked for again by those that read it
+    is_open = functools.cache(_has_unknown_size)  # each is asked for again by those that read it
     return [
-        (str(node.target), _touches(node, is_open)) for node in _tensor_operator_nodes(program)
+        (str(node.target), _is_true_for_node_or_operands(node, is_open))
+        for node in _tensor_operator_nodes(program)
     ]
 
 
 def with_dependence_marks(
-    program: "ExportedProgram", calls: dict[str, Call], known: Known | None
+    program: "ExportedProgram", calls: dict[str, Call], size_flags: OperatorSizeFlags | None
 ) -> dict[str, Call]:
     """Return the calls by node name, with `depends_on_inputs` set where work or size depends on
     values of tensors.
 
-    `known` are the open sizes of the same program, exported without values: then only sizes depend
-    on values. Without it a path was chosen by a value that was read, and everything after this
-    point depends on it.
+    `size_flags` are the open sizes of the same program, exported without values: then only sizes
+    depend on values. Without it a path was chosen by a value that was read, and everything after
+    this point depends on it.
     """
     operators = list(_tensor_operator_nodes(program))
-    same = known is not None and [name for name, _ in known] == [str(o.target) for o in operators]
-    if known is not None and same:
-        pairs = zip(operators, known, strict=True)
+    same = size_flags is not None and [name for name, _ in size_flags] == [
+        str(o.target) for o in operators
+    ]
+    if size_flags is not None and same:
+        pairs = zip(operators, size_flags, strict=True)
         depending = {node.name for node, (_, is_open) in pairs if is_open}
     else:
         depending = _value_dependent_nodes(program)
@@ -351,12 +363,12 @@ def _tensor_operator_nodes(program: "ExportedProgram") -> Iterator["fx.Node"]:
             yield node
 
 
-def _is_open(node: "fx.Node") -> bool:
+def _has_unknown_size(node: "fx.Node") -> bool:
     """Return True if a node's result has a size that is not known."""
     return any(tensor.shape is None for tensor in torch_tensor_specs((node.meta.get("val"),)))
 
 
-def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
+def _is_true_for_node_or_operands(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
     """Return True if `test` is true of a node or of one of its operands."""
     return test(node) or any(map(test, node.all_input_nodes))
 
@@ -371,19 +383,19 @@ def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
-        if _has_open_size(node, sized):
+        if _may_have_value_dependent_size(node, sized):
             sized.add(node)
         read = read or READ in (node.meta.get("custom") or {})
-        if read or _touches(node, sized.__contains__):
+        if read or _is_true_for_node_or_operands(node, sized.__contains__):
             by_order.add(node.name)
-        read = read or _passes_value_to_python(node.target) or _is_item(node)
+        read = read or _passes_value_to_python(node.target) or _calls_item(node)
     return by_order
 
 
-def reads_values(program: "ExportedProgram") -> bool:
+def reads_values_in_python(program: "ExportedProgram") -> bool:
     """Return True if the program reads values of tensors for Python code."""
     return any(
-        _passes_value_to_python(node.target) or _is_item(node)
+        _passes_value_to_python(node.target) or _calls_item(node)
         for node in program.graph.nodes
         if node.op == "call_function"
     )
@@ -396,22 +408,22 @@ def _passes_value_to_python(operator: Any) -> bool:
     return torch.Tag.data_dependent_output in getattr(operator, "tags", ())
 
 
-def _is_item(node: "fx.Node") -> bool:
+def _calls_item(node: "fx.Node") -> bool:
     """Return True if a node calls `aten.item`, which reads a tensor's number."""
     return str(node.target).startswith("aten.item.")
 
 
-def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
-    """Return True if the output size of a node may depend on values; `sized` are the nodes before
-    it for which this is so.
+def _may_have_value_dependent_size(node: "fx.Node", earlier_nodes: set["fx.Node"]) -> bool:
+    """Return True if the output size of a node may depend on values; `earlier_nodes` are the nodes
+    before it for which this is so.
 
     An operator with an in-place variant keeps the fixed size of its operand.
     """
     if str(node.target) in _OPEN_COMPOSITES:
         return True
-    if asks_for_values(node.target) and not _is_integer_indexing(node):
+    if needs_tensor_values(node.target) and not _is_integer_indexing(node):
         return not _passes_value_to_python(node.target)
-    if not any(source in sized for source in node.all_input_nodes):
+    if not any(source in earlier_nodes for source in node.all_input_nodes):
         return False
     shape = getattr(node.meta.get("val"), "shape", None)
     if shape is not None and not len(shape):
@@ -419,7 +431,7 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
     first = node.args[0] if node.args else None
     if first is None or not _can_work_in_place(node.target) or not hasattr(first, "meta"):
         return True
-    return first in sized or shape != getattr(first.meta["val"], "shape", ())
+    return first in earlier_nodes or shape != getattr(first.meta["val"], "shape", ())
 
 
 def _is_integer_indexing(node: "fx.Node") -> bool:
@@ -454,7 +466,7 @@ _RANDOM = ("Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike")
 _LARGEST = 1 << 24  # elements of a tensor that is still computed for its shape
 
 
-def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
+def set_unknown_onnx_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
     """Set the unknown shapes in an ONNX program to those that a run on its inputs gives.
 
     `known` are random numbers, by the operator that drew them. A value stays unknown where the
@@ -472,7 +484,7 @@ def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
     real = _run_program_nodes(
         program.exported_program, lambda name, _: name in requested, known=known
     )
-    values = _Values(real)
+    values = _OnnxValueArrays(real)
     for node in unknown:
         for value in node.outputs:
             _fill_value_shape(value, values)
@@ -506,14 +518,14 @@ def random_node_values(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
 
 def _run_program_nodes(
     exported: Any,
-    requested: Callable[[str, bool], bool],
+    is_requested: Callable[[str, bool], bool],
     states: Sequence[Any] = (),
     known: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
     """Run an exported program on its own inputs; return the values of the nodes for which
-    `requested` is true, by node name.
+    `is_requested` is true, by node name.
 
-    `requested` selects nodes by their name, and by whether they drew random numbers. A value in
+    `is_requested` selects nodes by their name, and by whether they drew random numbers. A value in
     `known`, by the name of the operator that a node came from, is not drawn again.
     """
     import torch
@@ -529,13 +541,13 @@ def _run_program_nodes(
             """Run an FX node with its random state and return its result; store it if
             requested.
             """
-            with setting_random_state(None if known else generator_of(n, states)):
+            with setting_torch_random_state(None if known else generator_state_of_node(n, states)):
                 before = torch.get_rng_state()
                 result = super().run_node(n)
                 has_drawn = not torch.equal(before, torch.get_rng_state())
             provided = known.get(origins.get(n.name, ""))
-            result = provided if _is_like(result, provided) else result
-            if requested(n.name, has_drawn):
+            result = provided if _has_same_shape_and_dtype(result, provided) else result
+            if is_requested(n.name, has_drawn):
                 state[n.name] = tree_map_only(torch.Tensor, torch.clone, result)
             return result
 
@@ -547,13 +559,13 @@ def _run_program_nodes(
     return state
 
 
-def _is_like(result: Any, provided: Any) -> bool:
+def _has_same_shape_and_dtype(result: Any, other: Any) -> bool:
     """Return True if both values are tensors of the same shape and dtype."""
     import torch
 
-    if not isinstance(result, torch.Tensor) or not isinstance(provided, torch.Tensor):
+    if not isinstance(result, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
-    return bool(result.shape == provided.shape and result.dtype == provided.dtype)
+    return bool(result.shape == other.shape and result.dtype == other.dtype)
 
 
 def program_arguments(exported: Any) -> Iterator[Any]:
@@ -578,7 +590,7 @@ def _has_known_shape(value: "ir.Value") -> bool:
     return value.shape is not None and all(isinstance(extent, int) for extent in value.shape)
 
 
-def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
+def _fill_value_shape(value: "ir.Value", values: "_OnnxValueArrays") -> None:
     """Set the shape of an ONNX value to that of its computed array, if it is not known."""
     import onnx_ir as ir
 
@@ -587,7 +599,7 @@ def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
         value.shape = ir.Shape(array.shape)
 
 
-class _Values:
+class _OnnxValueArrays:
     """The values of an ONNX graph, computed on request."""
 
     def __init__(self, real: dict[str, Any]) -> None:
@@ -600,13 +612,13 @@ class _Values:
         if value is None:
             return None
         if id(value) not in self._known:
-            self._known[id(value)] = self._read(value)
+            self._known[id(value)] = self._constant_or_recorded_array(value)
             node = value.producer()
             if self._known[id(value)] is None and node is not None:
-                self._evaluate(node)
+                self._compute_node_outputs(node)
         return self._known[id(value)]
 
-    def _read(self, value: "ir.Value") -> Any:
+    def _constant_or_recorded_array(self, value: "ir.Value") -> Any:
         """Return the array of an ONNX value that is a constant or was recorded in the run, else
         None.
         """
@@ -620,7 +632,7 @@ class _Values:
         plain = tensor.detach().resolve_conj().resolve_neg()
         return (plain.float() if plain.is_floating_point() else plain).cpu().numpy()
 
-    def _evaluate(self, node: "ir.Node") -> None:
+    def _compute_node_outputs(self, node: "ir.Node") -> None:
         """Compute and store the outputs of an ONNX node by ONNX's reference, if its inputs are
         known.
         """
@@ -640,10 +652,8 @@ class _Values:
                 self._known[id(value)] = result
 
 
-def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
+def _reshape_inputs_for_reference(kind: str, inputs: list[Any]) -> list[Any]:
     """Return the inputs of an ONNX operator `kind` in the shapes that ONNX's reference accepts."""
-    if kind == "NonMaxSuppression":  # limits of one axis alone
-        return [array if array is None else np.atleast_1d(array) for array in inputs]
     if kind == "CumSum":  # an axis without one
         return [inputs[0], np.reshape(inputs[1], ())]
     return inputs
@@ -657,9 +667,12 @@ def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
+    if node.op_type == "NonMaxSuppression":
+        center = node.attributes.get_int("center_point_box", 0)
+        return [suppress_boxes(*inputs, center_point_box=center)]
     proto = ir.to_proto(node)
     names = [f"input{index}" for index, array in enumerate(inputs)]
-    inputs = _as_reference_takes(node.op_type, inputs)
+    inputs = _reshape_inputs_for_reference(node.op_type, inputs)
     provided = {
         name: array for name, array in zip(names, inputs, strict=True) if array is not None
     }

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 
 class DroppedOperator(NamedTuple):
@@ -31,7 +31,7 @@ class DroppedOperators:
         self._operators: dict[str, DroppedOperator] = {}
         self._paused = False
 
-    def note(self, operators: Mapping[str, DroppedOperator]) -> None:
+    def add_operators(self, operators: Mapping[str, DroppedOperator]) -> None:
         """Add dropped operators, by node name, unless notes are paused."""
         if not self._paused:
             self._operators.update(operators)
@@ -45,17 +45,17 @@ class DroppedOperators:
         finally:
             self._paused = False
 
-    def forget(self) -> None:
+    def remove_all(self) -> None:
         """Remove all dropped operators, before the program is decomposed in another way."""
         self._operators.clear()
 
     def operators_with_origin(self) -> Iterator[tuple[str, DroppedOperator]]:
         """Yield (name of the original node in the model's program, dropped operator)."""
         for operator in self._operators.values():
-            yield first_name(operator.meta["from_node"]), operator
+            yield original_node_name(operator.meta["from_node"]), operator
 
 
-def first_name(sources: Any) -> str:
+def original_node_name(sources: Any) -> str:
     """Return the name of the original node from which a decomposed node was made; `sources` is its
     "from_node".
     """
@@ -70,23 +70,25 @@ def origin_operator_names(exported: Any) -> dict[str, str]:
     node.
     """
     return {
-        node.name: first_name(node.meta["from_node"])
+        node.name: original_node_name(node.meta["from_node"])
         for node in exported.graph.nodes
         if node.op == "call_function" and node.meta.get("from_node")
     }
 
 
 @contextmanager
-def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
+def observing_graphs_before_dead_nodes_go(note: Callable[[Any], None]) -> Iterator[None]:
     """Call `note` with each FX graph before its dead nodes are removed, inside the block."""
     import torch
 
     graph: Any = torch.fx.Graph
-    eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
+    eliminate_dead_code = original_attribute(
+        graph, "eliminate_dead_code", inventory.DEAD_OPERATORS
+    )
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call `note` with the graph, then let PyTorch remove its dead nodes; return what that
-        returns.
+        """Call `note` with the graph, then let PyTorch remove its dead nodes; return what
+        that returns.
         """
         note(self)
         return eliminate_dead_code(self, *args, **kwargs)
@@ -96,12 +98,14 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
 
 
 @contextmanager
-def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
+def recording_dropped_operators(dropped: DroppedOperators) -> Iterator[None]:
     """Add to `dropped` the operators that PyTorch removes as dead inside the block."""
     import torch
 
     graph: Any = torch.fx.Graph
-    eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
+    eliminate_dead_code = original_attribute(
+        graph, "eliminate_dead_code", inventory.DEAD_OPERATORS
+    )
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Let PyTorch remove the dead nodes of a graph, and add them to `dropped`; return what
@@ -115,7 +119,7 @@ def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
         result = eliminate_dead_code(self, *args, **kwargs)
         for node in self.nodes:
             there.pop(node.name, None)
-        dropped.note(there)
+        dropped.add_operators(there)
         return result
 
     with patching_attribute(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):

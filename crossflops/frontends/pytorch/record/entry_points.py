@@ -17,23 +17,23 @@ from typing import Any
 
 from crossflops.frontends.pytorch.load.running_models import RUNNING
 from crossflops.frontends.pytorch.load.tensors import with_plain_dicts
-from crossflops.frontends.pytorch.record.checkpoints import notice_checkpoints
+from crossflops.frontends.pytorch.record.checkpoints import patch_checkpoints_to_record
 from crossflops.frontends.pytorch.record.custom_functions import (
-    apply_by_name,
-    apply_in_base,
-    base_of_functions,
-    function_of,
-    noticing,
-    parameter_names,
+    apply_of_base_class,
+    apply_under_name,
+    custom_function_base_class,
+    function_of_class_method,
+    parameter_names_by_id,
+    recording_apply,
 )
 from crossflops.frontends.pytorch.record.operators import (
     GENERATOR,
     UNGRADED,
     mark_gradient_hooks,
-    mark_start,
+    mark_gradient_request,
 )
 from crossflops.frontends.pytorch.record.recorder import Recorder
-from crossflops.frontends.seeds import setting_random_state
+from crossflops.frontends.seeds import setting_torch_random_state
 from crossflops.patches import inventory
 from crossflops.patches.patching import Patch, patching_attribute, patching_attributes
 
@@ -54,7 +54,7 @@ _HOOKS = {
 }
 
 
-def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
+def wrap_enclosing_calls(undo: ExitStack, recorder: Recorder) -> None:
     """Record calls of custom functions, vmap, scripted functions, hooks and einops until `undo`
     closes.
     """
@@ -63,13 +63,13 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
 
     function = torch.autograd.Function
     apply = vars(function)["apply"]
-    by_name = apply_by_name(recorder, function_of(apply))
-    wrapper = _wrap_entry_point(recorder, APPLY, noticing(recorder, by_name))
+    by_name = apply_under_name(recorder, function_of_class_method(apply))
+    wrapper = _wrap_entry_point(recorder, APPLY, recording_apply(recorder, by_name))
     _replace_attribute(undo, function, "apply", classmethod(wrapper), inventory.CUSTOM_FUNCTION)
-    if (base := base_of_functions()) is not None:
-        apply = function_of(getattr_static(base, "apply"))
-        wrapper = _wrap_entry_point(recorder, APPLY, noticing(recorder, apply))
-        wrapper = apply_in_base(recorder, apply, wrapper)
+    if (base := custom_function_base_class()) is not None:
+        apply = function_of_class_method(getattr_static(base, "apply"))
+        wrapper = _wrap_entry_point(recorder, APPLY, recording_apply(recorder, apply))
+        wrapper = apply_of_base_class(recorder, apply, wrapper)
         declared = inventory.CUSTOM_FUNCTION_BASE
         _replace_attribute(undo, base, "apply", classmethod(wrapper), declared)
     scripted: Any = torch.jit.ScriptFunction
@@ -117,13 +117,13 @@ def _wrap_entry_point(
     inner = call_unrecorded if compiled else function
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def call_recorded(*args: Any, **kwargs: Any) -> Any:
         """Call the function, recorded if recording is on, and return its result."""
-        if not recorder.recording:
+        if not recorder.is_recording:
             return function(*args, **kwargs)
-        return recorder.function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
+        return recorder.run_function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
 
-    return wrapper
+    return call_recorded
 
 
 _ARITHMETIC = (
@@ -150,11 +150,11 @@ _FORWARDING = frozenset({"upsample"})
 
 
 @contextmanager
-def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterator[None]:
+def recording_entry_points(recorder: Recorder, with_captured: bool = True) -> Iterator[None]:
     """Record all calls of modules and functions inside the block, which runs the model.
 
-    Without `captured` no TorchFunctionMode is set up, because PyTorch takes no fast path under
-    one.
+    Without `with_captured` no TorchFunctionMode is set up, because PyTorch takes no fast path
+    under one.
     """
     import torch
     from torch import nn
@@ -162,20 +162,20 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
     with ExitStack() as undo:
         names: dict[int, str] = {}
         originals: list[tuple[Any, str, Callable[..., Any]]] = []
-        for owner, label in _owners():
+        for owner, label in _owners_of_recorded_functions():
             wrappers: dict[str, Callable[..., Any]] = {}
             for attribute, function in _overridable_functions(owner):
                 name = f"{label}.{attribute}"
                 names.setdefault(id(function), name)
                 if attribute in _NEVER_ASSIGNED:
                     continue
-                wrapper = wrappers[attribute] = _wrapper_of(name, function)
+                wrapper = wrappers[attribute] = _wrapper_from_cache(name, function)
                 names[id(wrapper)] = name
                 originals.append((owner, attribute, function))
             undo.enter_context(patching_attributes(owner, wrappers, inventory.FUNCTIONS))
         _wrap_compiler(undo, originals)
-        wrap_enclosures(undo, recorder)
-        if captured:
+        wrap_enclosing_calls(undo, recorder)
+        if with_captured:
             _hide_autocast(undo)
             _replace_attribute(
                 undo, nn.Module, "_apply", _cast_module_weights, inventory.MODULE_CALLS
@@ -183,9 +183,9 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
             _replace_attribute(
                 undo, torch.Tensor, "__format__", _format_traced_number, inventory.FORMAT
             )
-            notice_checkpoints(functools.partial(_replace_attribute, undo), recorder)
-            _notice_derivatives(undo, recorder)
-        mode = _reference_call_mode_class(recorder, names) if captured else nullcontext
+            patch_checkpoints_to_record(functools.partial(_replace_attribute, undo), recorder)
+            _wrap_derivative_functions(undo, recorder)
+        mode = _call_recording_mode_class(recorder, names) if with_captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         for running in (RUNNING, _RECORDERS):
             running.append(recorder)
@@ -193,7 +193,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
         yield
 
 
-def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
+def _wrap_derivative_functions(undo: ExitStack, recorder: Recorder) -> None:
     """Make the recorder note if the model computes derivatives while it runs, until `undo` closes.
 
     A tangent outside of torch.func transforms is lost in the export, silently.
@@ -210,32 +210,32 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
     ):
         original = getattr(owner, attribute)
 
-        def notice_derivative(
+        def record_derivative_call(
             *args: Any, original: Any = original, name: str = name, **kwargs: Any
         ) -> Any:
             """Call a function that computes derivatives and return its result; store its name in
             the recorder.
             """
-            if recorder.recording:
+            if recorder.is_recording:
                 recorder.derives = name
             return original(*args, **kwargs)
 
-        _replace_attribute(undo, owner, attribute, notice_derivative, inventory.DERIVATIVES)
+        _replace_attribute(undo, owner, attribute, record_derivative_call, inventory.DERIVATIVES)
     make_dual = forward_ad.make_dual
 
-    def refuse_dual(*args: Any, **kwargs: Any) -> Any:
+    def make_dual_or_reject(*args: Any, **kwargs: Any) -> Any:
         """Return a dual tensor; raise RuntimeError inside the model, since an export loses
         tangents.
         """
-        if recorder.recording and torch._C._functorch.peek_interpreter_stack() is None:
+        if recorder.is_recording and torch._C._functorch.peek_interpreter_stack() is None:
             recorder.derives = "torch.autograd.forward_ad"
             raise RuntimeError("a tangent is lost in the exported program")
         return make_dual(*args, **kwargs)
 
-    _replace_attribute(undo, forward_ad, "make_dual", refuse_dual, inventory.MAKE_DUAL)
+    _replace_attribute(undo, forward_ad, "make_dual", make_dual_or_reject, inventory.MAKE_DUAL)
 
 
-def _owners() -> tuple[tuple[Any, str], ...]:
+def _owners_of_recorded_functions() -> tuple[tuple[Any, str], ...]:
     """Return (owner, its name) for each torch module and class whose functions are recorded."""
     import torch
     import torch.nn.functional
@@ -252,8 +252,8 @@ def _owners() -> tuple[tuple[Any, str], ...]:
 
 def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield (attribute, function) for each function of a module or class that is recorded."""
-    overridable = _overridable()
-    for attribute in _function_names(owner, len(vars(owner))):
+    overridable = _overridable_function_ids()
+    for attribute in _callable_attribute_names(owner, len(vars(owner))):
         function = getattr(owner, attribute, None)
         named = attribute in _OPERATORS or attribute in _FORWARDING
         known = named or id(function) in overridable
@@ -262,7 +262,7 @@ def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]
 
 
 @functools.lru_cache(maxsize=32)
-def _function_names(owner: Any, _attribute_count: int) -> tuple[str, ...]:
+def _callable_attribute_names(owner: Any, _attribute_count: int) -> tuple[str, ...]:
     """Return the attributes of a module or class that may be functions which a model calls.
 
     They are read again when the owner has another number of attributes.
@@ -277,7 +277,7 @@ def _function_names(owner: Any, _attribute_count: int) -> tuple[str, ...]:
 
 
 @functools.cache
-def _overridable() -> frozenset[int]:
+def _overridable_function_ids() -> frozenset[int]:
     """Return the ids of all functions that `__torch_function__` can override."""
     import torch
 
@@ -290,7 +290,7 @@ _KEPT_WRAPPERS = 10_000  # PyTorch has 1 300 such functions
 _WRAPPERS: dict[tuple[str, int], tuple[Callable[..., Any], Callable[..., Any]]] = {}
 
 
-def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapper_from_cache(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that calls a torch function and records the call as `name`, from a
     cache.
     """
@@ -298,38 +298,42 @@ def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     if known is None:
         if len(_WRAPPERS) >= _KEPT_WRAPPERS:
             _WRAPPERS.clear()
-        known = _WRAPPERS[name, id(function)] = function, _wrap(name, function)
+        known = _WRAPPERS[name, id(function)] = function, _wrap_torch_function(name, function)
     return known[1]
 
 
-def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_torch_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls a torch function and records the call as `name` in the active
     recorder.
     """
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def call_recorded(*args: Any, **kwargs: Any) -> Any:
         """Call the torch function, recorded if a recorder is active, and return its result."""
         recorder = _RECORDERS[-1] if _RECORDERS else None
-        if recorder is None or not recorder.recording:
+        if recorder is None or not recorder.is_recording:
             return function(*args, **kwargs)
 
-        run = functools.partial(_run_function, recorder, function, args, kwargs)
+        run = functools.partial(
+            _run_without_recording_inner_calls, recorder, function, args, kwargs
+        )
         return _mark_gradient_start(
-            recorder.function(name, "attribute", run, args, kwargs), kwargs
+            recorder.run_function(name, "attribute", run, args, kwargs), kwargs
         )
 
-    return wrapper
+    return call_recorded
 
 
-def _run_function(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _run_without_recording_inner_calls(
+    recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any
+) -> Any:
     """Run a torch function and return its result; no calls inside a primitive are recorded.
 
     A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
     """
     if isinstance(function, types.FunctionType):
         return function(*args, **kwargs)
-    with recorder.primitive():
+    with recorder.running_primitive():
         return function(*args, **kwargs)
 
 
@@ -338,22 +342,22 @@ def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
     `requires_grad=True`.
     """
     if kwargs.get("requires_grad") is True:
-        mark_start(result)
+        mark_gradient_request(result)
     return result
 
 
-def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
+def _note_gradient_request(recorder: Recorder, tensor: Any, requires_grad: bool) -> None:
     """Record that the model requests the gradient of a tensor, freezes a parameter, or makes it
     trainable.
     """
-    names = parameter_names(recorder).get(id(tensor), ())
-    if names and tensor.requires_grad != graded:
+    names = parameter_names_by_id(recorder).get(id(tensor), ())
+    if names and tensor.requires_grad != requires_grad:
         recorder.turned.update(names)
-    elif graded and not names:
-        mark_start(tensor)
+    elif requires_grad and not names:
+        mark_gradient_request(tensor)
 
 
-def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
+def _call_recording_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
     """Return the class of a mode that records calls of functions that the model imported before
     they were replaced.
     """
@@ -371,25 +375,25 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
             """Run a torch function, recorded, and mark tensors at which gradients begin."""
             kwargs = kwargs or {}
             result = self._call_function(func, args, kwargs)
-            return _mark_gradient_start(result, kwargs) if recorder.recording else result
+            return _mark_gradient_start(result, kwargs) if recorder.is_recording else result
 
         def _call_function(self, func: Any, args: Any, kwargs: Any) -> Any:
             """Call a torch function in a form that an export can hold, record the call, and return
             its result.
             """
-            if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
+            if func in (torch.tensor, torch.as_tensor) and _is_list_with_tensors(*args[:1]):
                 return _stack_tensor_list(*args, **kwargs)
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
-            if func in asks and recorder.recording:
+            if func in asks and recorder.is_recording:
                 _note_gradient_request(recorder, args[0], all(asked))
-            if func is torch.Tensor.register_hook and recorder.recording:
+            if func is torch.Tensor.register_hook and recorder.is_recording:
                 mark_gradient_hooks(args[0])
             if func is torch._C._set_grad_enabled:
                 # It takes effect, but the export does not hear of them: it would put all that
                 # runs under it into a graph of its own.
                 with torch._C.DisableTorchFunction():
                     return func(*args, **kwargs)
-            if isinstance(func, types_of_operators) and recorder.recording:
+            if isinstance(func, types_of_operators) and recorder.is_recording:
                 with _marking_gradient_mode(recorder):
                     return func(*args, **kwargs)
             if kwargs.get("generator") is not None:
@@ -400,10 +404,12 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
         def _record_call(self, func: Any, args: Any, kwargs: Any) -> Any:
             """Run a torch function, recorded if it is one that models call."""
             name = names.get(id(func))
-            if name is None or not recorder.recording:
+            if name is None or not recorder.is_recording:
                 return func(*args, **kwargs)
-            run = functools.partial(_run_function, recorder, func, args, kwargs)
-            return recorder.function(name, "reference", run, args, kwargs)
+            run = functools.partial(
+                _run_without_recording_inner_calls, recorder, func, args, kwargs
+            )
+            return recorder.run_function(name, "reference", run, args, kwargs)
 
     types_of_operators = torch._ops.OpOverload, torch._ops.OpOverloadPacket
     grad: Any = torch.Tensor.requires_grad
@@ -437,7 +443,7 @@ def _using_default_generator(
         return
     state = own.get_state()
     recorder.generators.append(state)
-    with setting_random_state(state), annotate({GENERATOR: len(recorder.generators) - 1}):
+    with setting_torch_random_state(state), annotate({GENERATOR: len(recorder.generators) - 1}):
         yield {name: value for name, value in kwargs.items() if name != "generator"}
         own.set_state(default.get_state())
 
@@ -481,13 +487,13 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
         recording mode.
         """
         if recorder.stack or not recorder.index.is_root(self):
-            result = recorder.module_call(self, call, args, kwargs)
+            result = recorder.run_module_call(self, call, args, kwargs)
             if not recorder.bare and (self._backward_hooks or self._backward_pre_hooks):
                 mark_gradient_hooks(result)
             return result
         # The export pushes modes of its own before it enters the model; ours must be on top.
         with mode():
-            result = recorder.module_call(self, call, args, kwargs)
+            result = recorder.run_module_call(self, call, args, kwargs)
             return (
                 result if recorder.bare else with_plain_dicts(result)
             )  # tracers see what the model gives
@@ -511,11 +517,11 @@ def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[.
     """Return a replacement of a module's `forward` that records direct calls."""
 
     @functools.wraps(forward)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def forward_recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the module's `forward`, recorded, and return its result."""
-        return recorder.module_forward(self, forward, args, kwargs)
+        return recorder.run_module_forward(self, forward, args, kwargs)
 
-    return wrapper
+    return forward_recorded
 
 
 def _hide_autocast(undo: ExitStack) -> None:
@@ -531,21 +537,23 @@ def _hide_autocast(undo: ExitStack) -> None:
         method = vars(autocast)[attribute]
 
         @functools.wraps(method)
-        def quiet(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
+        def call_without_torch_function(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
             """Call the method with `__torch_function__` off; return its result."""
             with torch._C.DisableTorchFunction():
                 return _method(*args, **kwargs)
 
-        _replace_attribute(undo, autocast, attribute, quiet, inventory.AUTOCAST)
+        _replace_attribute(
+            undo, autocast, attribute, call_without_torch_function, inventory.AUTOCAST
+        )
 
 
-def _holds_tensors(data: Any = None) -> bool:
+def _is_list_with_tensors(data: Any = None) -> bool:
     """Return True if the data is a list with tensors in it, or in lists inside it."""
     import torch
 
     if not isinstance(data, list | tuple):
         return False
-    return any(isinstance(item, torch.Tensor) or _holds_tensors(item) for item in data)
+    return any(isinstance(item, torch.Tensor) or _is_list_with_tensors(item) for item in data)
 
 
 def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:

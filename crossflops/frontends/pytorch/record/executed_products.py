@@ -11,23 +11,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.model import copy_inputs
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
-from crossflops.frontends.pytorch.record.operators import frame_of, generator_of
+from crossflops.frontends.pytorch.record.operators import (
+    frame_number_of_node,
+    generator_state_of_node,
+)
 from crossflops.frontends.pytorch.record.recorder import Recorder
-from crossflops.frontends.seeds import setting_random_state
+from crossflops.frontends.seeds import setting_torch_random_state
 
 if TYPE_CHECKING:
     from torch import nn
 
-Executed = Counter[str]  # twice the MACs of products, by the path of the module
+FlopsByModulePath = Counter[str]  # twice the MACs of products, by the path of the module
 
 
-def model_run_products(
+def run_model_and_count_product_flops(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Executed:
+) -> FlopsByModulePath:
     """Run the model; return the FLOPs of its matrix products and convolutions by module path.
 
     Gradients are on: without them modules take fast paths, which no export takes. The run may
@@ -45,16 +48,16 @@ def model_run_products(
     args, kwargs = copy_inputs(args, kwargs)
     with (
         torch.enable_grad(),
-        recording_entry_points(recorder, captured=False),
-        _weighing_products(current_module_path) as executed,
+        recording_entry_points(recorder, with_captured=False),
+        _counting_product_flops(current_module_path) as executed,
     ):
         model(*args, **kwargs)
     return executed
 
 
-def program_run_products(
+def run_program_and_count_product_flops(
     program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
-) -> Executed:
+) -> FlopsByModulePath:
     """Run an exported program; return the FLOPs of its matrix products and convolutions by module
     path.
 
@@ -76,8 +79,10 @@ def program_run_products(
             path of its module.
             """
             if n.op == "call_function":
-                at[0] = recorder.index.rows[recorder.frames[frame_of(n) or 0].module].path
-            with setting_random_state(generator_of(n, recorder.generators)):
+                at[0] = recorder.index.rows[
+                    recorder.frames[frame_number_of_node(n) or 0].module
+                ].path
+            with setting_torch_random_state(generator_state_of_node(n, recorder.generators)):
                 return super().run_node(n)
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -103,7 +108,7 @@ def program_run_products(
         for parameter in full.parameters():
             parameter.data = parameter.data.clone()
     flat = tree_flatten(copy_inputs(args, kwargs))[0]
-    with torch.enable_grad(), _weighing_products(lambda: at[0]) as executed:
+    with torch.enable_grad(), _counting_product_flops(lambda: at[0]) as executed:
         ModuleTracker(full).run(*flat, enable_io_processing=False)
     return +executed  # without the zeros that were looked up
 
@@ -128,7 +133,7 @@ def _equal_work_key(target: Any, args: Any, kwargs: Any) -> Any:
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
             facts.append((type(leaf), leaf))
-        elif is_fake(leaf):
+        elif is_fake_tensor(leaf):
             facts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device))
         else:
             return None
@@ -141,14 +146,14 @@ def _equal_work_key(target: Any, args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
+def _counting_product_flops(current_path: Callable[[], str]) -> Iterator[FlopsByModulePath]:
     """Yield a counter of the FLOPs of products that run inside the block, by the path that
     `here()` returns.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
-    executed: Executed = Counter()
+    executed: FlopsByModulePath = Counter()
 
     class Weighing(TorchDispatchMode):
         """A dispatch mode that counts operators with a formula, and decomposes composites."""
@@ -161,7 +166,7 @@ def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
             """Run an operator, and add its FLOPs by PyTorch's counter to the module."""
             kwargs = kwargs or {}
             packet = getattr(func, "overloadpacket", None)
-            if packet not in flop_registry and _may_be_composite(func):
+            if packet not in flop_registry and _may_consist_of_operators(func):
                 with self:
                     result = func.decompose(*args, **kwargs)
                 if result is not NotImplemented:
@@ -170,14 +175,14 @@ def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
             if packet in flop_registry and (
                 work := flop_registry[packet](*args, **kwargs, out_val=result)
             ):
-                executed[here()] += work
+                executed[current_path()] += work
             return result
 
     with Weighing():
         yield executed
 
 
-def _may_be_composite(func: Any) -> bool:
+def _may_consist_of_operators(func: Any) -> bool:
     """Return True if an operator may consist of others; False for operators of the namespace
     `prim`.
     """
@@ -186,6 +191,6 @@ def _may_be_composite(func: Any) -> bool:
     return isinstance(func, torch._ops.OpOverload) and func.namespace != "prim"
 
 
-def differing(run: Executed, exported: Executed) -> list[str]:
+def modules_with_different_flops(run: FlopsByModulePath, exported: FlopsByModulePath) -> list[str]:
     """Return the sorted paths of the modules whose FLOPs of products differ in the two counts."""
     return sorted(path for path in {*run, *exported} if run[path] != exported[path])

@@ -15,10 +15,15 @@ looks up those that a `topk` gave it.
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Trace
+
+# The storage of a weight, and how many of its elements a token does not use.
+StorageAndIdleElements: TypeAlias = tuple[int, int]
+# How many experts a token chooses, and how many there are.
+ChosenAndAllExperts: TypeAlias = tuple[int, int]
 
 _CHOICE = "aten.topk.default"
 _EMBEDDING = "torch.nn.modules.sparse.Embedding"
@@ -30,7 +35,7 @@ _BATCHED = (
 )
 
 
-def idle_parameters(trace: Trace) -> int:
+def idle_parameter_count(trace: Trace) -> int:
     """Return the number of parameter elements in experts that a token does not choose.
 
     A parameter of several modules is counted once, by its storage. Where some tokens choose more
@@ -57,7 +62,9 @@ def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
     return calls
 
 
-def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
+def _expert_stack_idle_weights(
+    module: Module, calls: Sequence[Call]
+) -> Iterator[StorageAndIdleElements]:
     """Yield (storage number, elements that a token does not use) for each weight of a module that
     stacks experts.
     """
@@ -145,7 +152,7 @@ def _expert_choices(
                 break
 
 
-def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
+def expert_counts_by_call(trace: Trace) -> dict[str, ChosenAndAllExperts]:
     """Return (number of chosen experts, number of all) for each call that computes all experts for
     each token, by call key.
 
@@ -165,7 +172,7 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
         shapes = {*stored, *((of, second, first) for of, first, second in stored)}
         for number in {holders[stored_value.storage] for stored_value in stacks}:
             for call in products[number]:
-                if _is_product_of_all(call, shapes, choice):
+                if _multiplies_all_experts(call, shapes, choice):
                     unchosen[call.key] = (choice.used, choice.experts)
     for experts, used, all_run in _expert_lists(trace, modules, calls):
         within = {number for expert in experts for number in _module_tree_ids(expert, modules)}
@@ -175,7 +182,9 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
     return unchosen
 
 
-def _is_product_of_all(call: Call, shapes: Container[tuple[int, ...]], choice: _Choice) -> bool:
+def _multiplies_all_experts(
+    call: Call, shapes: Container[tuple[int, ...]], choice: _Choice
+) -> bool:
     """Return True if a call multiplies all tokens with the weights of every expert."""
     if call.target not in _BATCHED:
         return False
@@ -206,7 +215,7 @@ def _expert_weight_stacks(
             stored for stored in own if stored.shape[0] == experts and len(stored.shape) > 1
         )
         return
-    if any(_gets_numbers(call.inputs, used) for call in calls[module.id]):
+    if any(_has_expert_number_input(call.inputs, used) for call in calls[module.id]):
         below = [
             stored for stored in _module_tree_parameters(module, modules) if len(stored.shape) == 2
         ]
@@ -217,7 +226,7 @@ def _expert_weight_stacks(
         yield from _expert_weight_stacks(modules[number], modules, calls, experts, used)
 
 
-def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
+def _has_expert_number_input(inputs: Sequence[TensorSpec], used: int) -> bool:
     """Return True if an input after the first has `used` integers, numbers of experts, in each
     row.
     """
@@ -277,7 +286,7 @@ def _expert_lists(
 
 def _expert_list_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[StorageAndIdleElements]:
     """Yield (storage number, elements that a token does not use) for each list of modules that are
     experts.
     """
@@ -289,7 +298,7 @@ def _expert_list_idle_weights(
 
 def _expert_table_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[StorageAndIdleElements]:
     """Yield (storage number, elements that a token does not use) for each embedding table whose
     rows are experts.
 

@@ -39,7 +39,7 @@ def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -
     Functions that were imported by name are found in the modules that hold them.
     """
     with ExitStack() as undo:
-        for namespace, names in _find_references(wrappers):
+        for namespace, names in _references_by_module(wrappers):
             instead = {
                 name: wrappers[id(value)]
                 for name in names
@@ -49,7 +49,7 @@ def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -
         yield
 
 
-def _find_references(
+def _references_by_module(
     wrappers: Mapping[int, Callable[..., Any]],
 ) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
     """Return the dictionary of each module that refers to the functions, and under what names."""
@@ -63,7 +63,9 @@ def _find_references(
             continue
         known = searched.get(id(namespace))
         if known is None or known.name_count != len(namespace):
-            known = _SearchedModule(namespace, len(namespace), _search(namespace, wrappers))
+            known = _SearchedModule(
+                namespace, len(namespace), _names_of_functions(namespace, wrappers)
+            )
             if str(namespace.get("__file__")).startswith(_INSTALLED):
                 searched[id(namespace)] = known
         if known.names:
@@ -71,7 +73,7 @@ def _find_references(
     return references
 
 
-def _search(
+def _names_of_functions(
     namespace: Mapping[str, Any], wrappers: Mapping[int, Callable[..., Any]]
 ) -> tuple[str, ...]:
     """Return the names in a module's dictionary that refer to a function of `wrappers`."""

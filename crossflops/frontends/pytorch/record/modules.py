@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends.pytorch.load.fakes import is_fake
-from crossflops.frontends.pytorch.load.keras_models import without_weights
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
+from crossflops.frontends.pytorch.load.keras_models import non_weight_tensor_ids
 from crossflops.frontends.pytorch.load.tensors import dtype_name
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.trace import Call, Module, Parameter, Scalar, Trace
@@ -46,8 +46,8 @@ class ModuleIndex:
             self._objects.setdefault(module_identity(module), module)
         self._ids = {key: number for number, key in enumerate(names)}
         self._storages: dict[int, int] = {}
-        self._no_weights = without_weights(model)
-        self._rows = [self._row(key, tuple(paths)) for key, paths in names.items()]
+        self._no_weights = non_weight_tensor_ids(model)
+        self._rows = [self._describe_module(key, tuple(paths)) for key, paths in names.items()]
 
     @property
     def rows(self) -> tuple[Module, ...]:
@@ -76,10 +76,10 @@ class ModuleIndex:
         if key not in self._ids:
             self._ids[key] = len(self._rows)
             self._objects[key] = module
-            self._rows.append(self._row(key, ()))
+            self._rows.append(self._describe_module(key, ()))
         return self._rows[self._ids[key]]
 
-    def _row(self, key: int, names: tuple[str, ...]) -> Module:
+    def _describe_module(self, key: int, names: tuple[str, ...]) -> Module:
         """Return the description of a module: id, names, classes, parameters, children and
         settings.
         """
@@ -97,7 +97,7 @@ class ModuleIndex:
                 Parameter(
                     name,
                     tuple(parameter.shape),
-                    self._storage(parameter),
+                    self._parameter_number(parameter),
                     dtype_name(parameter.dtype),
                     parameter.requires_grad,
                     _pruning_mask_ones(module, name),
@@ -112,7 +112,7 @@ class ModuleIndex:
             settings=module_settings(module),
         )
 
-    def _storage(self, parameter: "Tensor") -> int:
+    def _parameter_number(self, parameter: "Tensor") -> int:
         """Return a number for a parameter object; modules that share a parameter have the same
         number.
         """
@@ -137,7 +137,7 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
     mask = dict(module.named_buffers(recurse=False)).get(name.removesuffix("_orig") + "_mask")
     if mask is None or mask.is_meta:
         return None
-    if is_fake(mask):
+    if is_fake_tensor(mask):
         raise ValuesNeededError(
             f"the number of pruned elements depends on the pruning mask of {name}"
         )
@@ -153,17 +153,17 @@ def module_settings(module: "nn.Module") -> dict[str, Scalar]:
         if name.startswith("_") or name == "training":
             continue
         if isinstance(value, tuple):
-            items = [_python(item) for item in value]
+            items = [_to_python_number(item) for item in value]
             if all(isinstance(item, int | float) for item in items):
                 settings[name] = items
             continue
-        plain = _python(value)
+        plain = _to_python_number(value)
         if plain is None or isinstance(plain, bool | int | float | str):
             settings[name] = plain
     return settings
 
 
-def _python(value: object) -> object:
+def _to_python_number(value: object) -> object:
     """Return a NumPy scalar as a Python number; another value as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -183,7 +183,7 @@ def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Gra
     if fx is None or not isinstance(model, fx.GraphModule):
         return graph, trace
     calls = [call for call in trace.calls if call.level == "operator"]
-    stacks = list(_stacks(model, calls))
+    stacks = list(_enclosing_modules_of_calls(model, calls))
     if len(stacks) != len(calls):
         return graph, trace
     owners = {call.key: stack for call, stack in zip(calls, stacks, strict=True)}
@@ -211,15 +211,17 @@ def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Gra
     return graph, trace
 
 
-def _with_module_number(call: Call, moved: dict[int, int]) -> Call:
-    """Return the call with the new number of its module, which `moved` gives by the old one."""
-    return msgspec.structs.replace(call, module=moved.get(call.module, call.module))
+def _with_module_number(call: Call, new_numbers: dict[int, int]) -> Call:
+    """Return the call with its module's new number, which `new_numbers` gives by the old one."""
+    return msgspec.structs.replace(call, module=new_numbers.get(call.module, call.module))
 
 
-Stack = tuple[tuple[str, str], ...]  # path and class of the modules around a node, the root first
+EnclosingModules = tuple[
+    tuple[str, str], ...
+]  # path and class of the modules around a node, the root first
 
 
-def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
+def _enclosing_modules_of_calls(model: Any, calls: list[Call]) -> Iterator[EnclosingModules]:
     """Yield for each call the modules (path, class) that enclose it in the model's graph; stop
     where calls and nodes differ.
     """
@@ -233,21 +235,21 @@ def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
         if node is None or str(node.target) != call.target:
             return
         stack = (node.meta.get("nn_module_stack") or {}).values()
-        yield tuple((str(path), _class_path_name(kind)) for path, kind in stack)
+        yield tuple((str(path), _class_name_or_text(kind)) for path, kind in stack)
 
 
-def _class_path_name(kind: Any) -> str:
+def _class_name_or_text(kind: Any) -> str:
     """Return the full name of a class; a text as it is."""
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _with_module_path(node: Node, owners: dict[str, Stack]) -> Node:
+def _with_module_path(node: Node, owners: dict[str, EnclosingModules]) -> Node:
     """Return the node with the path of the innermost module that encloses its call."""
     stack = owners.get(node.call)
     return msgspec.structs.replace(node, path=stack[-1][0]) if stack else node
 
 
-def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
+def _module_table_rows(rows: tuple[Module, ...], stacks: list[EnclosingModules]) -> list[Module]:
     """Return the descriptions of modules with their source classes, and with modules added that
     only the program names.
 
@@ -269,9 +271,9 @@ def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Mo
     return table
 
 
-def _is_within_path(path: str, above: str) -> bool:
-    """Return True if a module path is `above` or inside it; every path is inside ""."""
-    return not above or path == above or path.startswith(f"{above}.")
+def _is_within_path(path: str, ancestor: str) -> bool:
+    """Return True if a module path is `ancestor` or inside it; every path is inside ""."""
+    return not ancestor or path == ancestor or path.startswith(f"{ancestor}.")
 
 
 def _export_only_module(path: str, kind: str) -> Module:

@@ -34,7 +34,7 @@ HOOKED = "crossflops hooked"  # stands at nodes whose result has a hook for its 
 _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 
 
-def detaches(call: Call | None) -> bool:
+def is_detaching_call(call: Call | None) -> bool:
     """Return True if a call's operator detaches a tensor from autograd."""
     return call is not None and call.target.startswith(_DETACHES)
 
@@ -49,18 +49,20 @@ def operator_calls(
     nodes = [node for node in program.graph.nodes if _is_operator(node)]
     varying = _input_dependent_nodes(program)
     needed = _nodes_that_depend_on(program, lambda node: node.op == "output")
-    stored = _nodes_that_depend_on(program, lambda node: node.op == "output" or _stores(node))
+    stored = _nodes_that_depend_on(
+        program, lambda node: node.op == "output" or _writes_model_state(node)
+    )
     seen: Counter[str] = Counter()
     calls: dict[str, Call] = {}
     for node in nodes:
-        frame = frames[frame_of(node) or 0]
-        name = f"{frame.key}/{_target(node)}"
+        frame = frames[frame_number_of_node(node) or 0]
+        name = f"{frame.key}/{_operator_or_function_name(node)}"
         seen[name] += 1
         calls[node.name] = Call(
             key=name if seen[name] == 1 else f"{name}@{seen[name]}",
             parent=frame.key,
             level="operator",
-            target=_target(node),
+            target=_operator_or_function_name(node),
             module=frame.module,
             ordinal=seen[name],
             settings=_operator_settings(node),
@@ -70,7 +72,7 @@ def operator_calls(
             stored=node in stored and node not in needed,
             constant=node not in varying,
             grad=frame.grad and UNGRADED not in (node.meta.get("custom") or {}),
-            starts=asks_for_gradient(node),
+            starts=is_gradient_requested(node),
             checkpoint=frame.checkpoint and _checkpoint_at_node(frame.checkpoint, node, policies),
         )
     return calls
@@ -85,10 +87,10 @@ def calls_of_dropped_operators(
     """
     return tuple(
         Call(
-            key=f"{calls[name].key}/{_target(operator)}",
+            key=f"{calls[name].key}/{_operator_or_function_name(operator)}",
             parent=calls[name].key,
             level="operator",
-            target=_target(operator),
+            target=_operator_or_function_name(operator),
             module=calls[name].module,
             settings=_operator_settings(operator),
             inputs=_operator_input_specs(operator),
@@ -118,7 +120,7 @@ def _is_operator(node: "fx.Node") -> bool:
     return node.op == "call_function" and "getitem" not in getattr(node.target, "__name__", "")
 
 
-def frame_of(node: "fx.Node") -> int | None:
+def frame_number_of_node(node: "fx.Node") -> int | None:
     """Return the number of the recorded frame in which an FX node was traced; None if it has no
     mark.
     """
@@ -126,16 +128,16 @@ def frame_of(node: "fx.Node") -> int | None:
     return mark
 
 
-def asks_for_gradient(node: "fx.Node") -> bool:
+def is_gradient_requested(node: "fx.Node") -> bool:
     """Return True if the model requests the gradient of an FX node's result."""
     return _STARTS in (node.meta.get("custom") or {})
 
 
-def mark_start(tensor: Any) -> None:
+def mark_gradient_request(tensor: Any) -> None:
     """Mark the traced node of a tensor as a start of gradients, because the model requests its
     gradient.
     """
-    mark_tensor_node(tensor, _STARTS, lambda _: True)
+    set_tensor_node_mark(tensor, _STARTS, lambda _: True)
 
 
 def mark_gradient_hooks(results: Any) -> None:
@@ -145,10 +147,10 @@ def mark_gradient_hooks(results: Any) -> None:
 
     for leaf in tree_leaves(results):
         if isinstance(leaf, torch.Tensor):
-            mark_tensor_node(leaf, HOOKED, lambda _: True)
+            set_tensor_node_mark(leaf, HOOKED, lambda _: True)
 
 
-def mark_tensor_node(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
+def set_tensor_node_mark(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
     """Set the mark `name` at the traced node of a tensor to `value(old mark)`."""
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
@@ -161,7 +163,7 @@ def mark_tensor_node(tensor: Any, name: str, value: Callable[[Any], Any]) -> Non
         meta["custom"] = {**marks, name: value(marks.get(name))}
 
 
-def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
+def generator_state_of_node(node: "fx.Node", states: Sequence[Any]) -> Any:
     """Return the state of the random generator that a node used; None for PyTorch's default
     generator.
     """
@@ -169,7 +171,7 @@ def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
     return None if number is None else states[number]
 
 
-def _target(node: "fx.Node | DroppedOperator") -> str:
+def _operator_or_function_name(node: "fx.Node | DroppedOperator") -> str:
     """Return the full name of an operator, such as "aten.add.Tensor", or the name of a function.
 
     The address of a function changes with the run.
@@ -230,38 +232,46 @@ def _input_dependent_nodes(program: "ExportedProgram") -> set["fx.Node"]:
             if node.name in inputs:
                 varying.add(node)
         elif any(
-            seen in varying for argument in node.all_input_nodes for seen in _views(argument)
+            seen in varying
+            for argument in node.all_input_nodes
+            for seen in _tensor_and_its_bases(argument)
         ):
             varying.add(node)
             # What is written in place varies from here on.
             if _is_mutating_node(node):
-                varying.update(_bases(node))
+                varying.update(_tensors_written_and_their_bases(node))
     return varying
 
 
 def _nodes_that_depend_on(
-    program: "ExportedProgram", ends: "Callable[[fx.Node], bool]"
+    program: "ExportedProgram", is_source: "Callable[[fx.Node], bool]"
 ) -> set["fx.Node"]:
-    """Return the FX nodes for which `ends` is true, and those whose value or write they use,
+    """Return the FX nodes for which `is_source` is true, and those whose value or write they use,
     directly or through other nodes.
     """
     reaching: set[fx.Node] = set()
     for node in reversed(program.graph.nodes):
-        reaches = ends(node) or node in reaching
+        reaches = is_source(node) or node in reaching
         if not reaches and _is_mutating_node(node):
-            reaches = any(base in reaching for base in _bases(node))
+            reaches = any(base in reaching for base in _tensors_written_and_their_bases(node))
         if reaches:
             reaching.add(node)
             # What is read through a view may have been written through another one.
-            reaching.update(seen for argument in node.all_input_nodes for seen in _views(argument))
+            reaching.update(
+                seen
+                for argument in node.all_input_nodes
+                for seen in _tensor_and_its_bases(argument)
+            )
     return reaching
 
 
-def _bases(node: "fx.Node") -> list["fx.Node"]:
+def _tensors_written_and_their_bases(node: "fx.Node") -> list["fx.Node"]:
     """Return the FX nodes of the tensors that an operator writes in place, and of those that they
     are views of.
     """
-    return [seen for argument in write_argument_nodes(node) for seen in _views(argument)]
+    return [
+        seen for argument in write_argument_nodes(node) for seen in _tensor_and_its_bases(argument)
+    ]
 
 
 def write_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
@@ -307,27 +317,31 @@ def is_third_party_operator(node: "fx.Node") -> bool:
     return isinstance(node.target, OpOverload) and not str(node.target).startswith(OWN)
 
 
-def _stores(node: "fx.Node") -> bool:
+def _writes_model_state(node: "fx.Node") -> bool:
     """Return True if a node writes into a weight, a buffer or an input of the model.
 
     For `self.buffer = value` the export makes a copy of its own, under the mark of the value.
     """
-    if not _is_mutating_node(node) or not any(base.op == "placeholder" for base in _bases(node)):
+    if not _is_mutating_node(node) or not any(
+        base.op == "placeholder" for base in _tensors_written_and_their_bases(node)
+    ):
         return False
     source = node.all_input_nodes[-1]
-    made_up = _target(node) == "aten.copy_.default" and frame_of(node) == frame_of(source)
+    made_up = _operator_or_function_name(node) == "aten.copy_.default" and frame_number_of_node(
+        node
+    ) == frame_number_of_node(source)
     return not made_up
 
 
-def _views(tensor: "fx.Node") -> list["fx.Node"]:
+def _tensor_and_its_bases(tensor: "fx.Node") -> list["fx.Node"]:
     """Return the FX node of a tensor, then those of which it is a view or an in-place result."""
     views: list[fx.Node] = [tensor]
-    while _is_alias(views[-1]) and views[-1].all_input_nodes:
+    while _returns_alias_of_argument(views[-1]) and views[-1].all_input_nodes:
         views.append(views[-1].all_input_nodes[0])
     return views
 
 
-def _is_alias(node: "fx.Node") -> bool:
+def _returns_alias_of_argument(node: "fx.Node") -> bool:
     """Return True if an operator's result shares memory with an argument, as its schema says."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any(result.alias_info is not None for result in schema.returns)
@@ -354,7 +368,7 @@ _STRICT = {
 }
 
 
-def type_mismatch_call(trace: Trace) -> Call | None:
+def first_call_with_type_mismatch(trace: Trace) -> Call | None:
     """Return the first call whose operands have different dtypes although the operator needs equal
     ones; None if there is none.
     """
@@ -371,7 +385,7 @@ def type_mismatch_call(trace: Trace) -> Call | None:
 _CONVERSIONS = ("aten.to.", "aten._to_copy.", "aten.type_as.", "aten.copy", "aten._assert")
 
 
-def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
+def insert_autocast_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
     """Insert the casts that autocast makes into the program; return the calls by node name, those
     of casts included.
 
@@ -380,7 +394,7 @@ def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[
     """
     written = dict(calls)
     for node in list(program.graph.nodes):
-        for index in _miscast(node):
+        for index in _operands_to_cast(node):
             cast = _insert_float_cast(program, node, index)
             node.replace_input_with(index, cast)
             if node.name in calls:
@@ -389,7 +403,7 @@ def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[
     return written
 
 
-def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
+def _operands_to_cast(node: "fx.Node") -> Iterator["fx.Node"]:
     """Yield the operands of a node that autocast casts to another float dtype."""
     import torch
 
@@ -397,11 +411,11 @@ def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
     chosen = any(isinstance(value, torch.dtype) for value in provided)
     if node.op != "call_function" or chosen or str(node.target).startswith(_CONVERSIONS):
         return
-    dtype = _float_type(node)
+    dtype = _float_dtype_of_result(node)
     inputs = {
         argument: kind
         for argument in node.all_input_nodes
-        if (kind := _float_type(argument)) is not None
+        if (kind := _float_dtype_of_result(argument)) is not None
     }
     if dtype is None or not inputs or dtype in _promote_dtypes(list(inputs.values())):
         return
@@ -418,7 +432,7 @@ def _promote_dtypes(kinds: list[Any]) -> set[Any]:
     return {result}
 
 
-def _float_type(node: "fx.Node") -> Any:
+def _float_dtype_of_result(node: "fx.Node") -> Any:
     """Return the float dtype of a node's result (the first of several); None if it is no float
     tensor.
     """
@@ -436,7 +450,7 @@ def _insert_float_cast(
     """Insert a cast of `source` to the float dtype of `node` before it; return the new node."""
     import torch
 
-    dtype = _float_type(node)
+    dtype = _float_dtype_of_result(node)
     with program.graph.inserting_before(node):
         cast = program.graph.call_function(
             torch.ops.aten._to_copy.default, (source,), {"dtype": dtype}

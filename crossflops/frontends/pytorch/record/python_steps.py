@@ -15,13 +15,13 @@ from crossflops.frontends.pytorch.record.function_references import (
     replacing_functions_everywhere,
 )
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 READ = "crossflops read"  # stands at nodes behind a place where values left PyTorch
 _LOOP = "torch._higher_order_ops.while_loop"
 
 
-class Arrays:
+class NumpyArrayUses:
     """A record of whether a model read a tensor as a NumPy array; no graph has the operations on
     that.
     """
@@ -30,7 +30,7 @@ class Arrays:
 
 
 @contextmanager
-def using_real_values() -> Iterator[Arrays]:
+def using_real_values() -> Iterator[NumpyArrayUses]:
     """Give NumPy arrays the real values inside the block, and run `while_loop` as a Python loop;
     yield a record that says if an array was read.
     """
@@ -40,11 +40,11 @@ def using_real_values() -> Iterator[Arrays]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     loop = importlib.import_module(_LOOP).while_loop
-    usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
+    usual, arrays = original_attribute(torch.Tensor, "numpy", inventory.NUMPY), NumpyArrayUses()
 
-    def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def numpy_of_real_tensor(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the NumPy array of a tensor, for a fake tensor that of its real values."""
-        stored = _real(self)
+        stored = _real_tensor_behind(self)
         if stored is None:
             return usual(self, *args, **kwargs)
         arrays.taken = True
@@ -52,14 +52,14 @@ def using_real_values() -> Iterator[Arrays]:
             return usual(stored.detach(), *args, **kwargs)
 
     primitives, packed = torch._VF, "_pad_packed_sequence"
-    unpacked = original(primitives, packed, inventory.PACKED)
+    unpacked = original_attribute(primitives, packed, inventory.PACKED)
     with (
         replacing_functions_everywhere({id(loop): _run_while_loop}),
-        patching_attribute(torch.Tensor, "numpy", numpy, inventory.NUMPY),
+        patching_attribute(torch.Tensor, "numpy", numpy_of_real_tensor, inventory.NUMPY),
         patching_attribute(
             primitives,
             packed,
-            lambda *provided: _pad_sequence_pieces(unpacked, *provided),
+            lambda *provided: _pad_packed_sequence_by_pieces(unpacked, *provided),
             inventory.PACKED,
         ),
     ):
@@ -67,7 +67,7 @@ def using_real_values() -> Iterator[Arrays]:
 
 
 @contextmanager
-def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
+def detaching_tensor_data(is_model_running: Callable[[], bool]) -> Iterator[None]:
     """Make `tensor.data` return `tensor.detach()` inside the block, while `inside()` is true.
 
     torch.export loses track of tensors that come from `data`.
@@ -76,11 +76,13 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
 
     usual: Any = torch.Tensor.data
 
-    def data(self: Any) -> Any:
+    def data_or_detached(self: Any) -> Any:
         """Return a tensor's `data`, or the detached tensor while the model runs."""
-        return self.detach() if inside() else usual.__get__(self)
+        return self.detach() if is_model_running() else usual.__get__(self)
 
-    with patching_attribute(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):
+    with patching_attribute(
+        torch.Tensor, "data", property(data_or_detached, usual.__set__), inventory.DATA
+    ):
         yield
 
 
@@ -95,8 +97,8 @@ def _run_while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
     return carried
 
 
-def _pad_sequence_pieces(
-    usual: Callable[..., tuple[Any, Any]],
+def _pad_packed_sequence_by_pieces(
+    original: Callable[..., tuple[Any, Any]],
     data: Any,
     batch_sizes: Any,
     batch_first: bool,
@@ -113,9 +115,9 @@ def _pad_sequence_pieces(
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
-    stored = _real(batch_sizes)
+    stored = _real_tensor_behind(batch_sizes)
     if stored is None:
-        return usual(data, batch_sizes, batch_first, padding_value, total_length)
+        return original(data, batch_sizes, batch_first, padding_value, total_length)
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         sizes = stored.tolist()
     steps = max(len(sizes), total_length)
@@ -131,7 +133,7 @@ def _pad_sequence_pieces(
     return out.transpose(0, 1) if batch_first else out, torch.tensor(lengths)
 
 
-def _real(tensor: Any) -> Any:
+def _real_tensor_behind(tensor: Any) -> Any:
     """Return the real tensor of a traced one, or None; nodes traced later get a mark, since a
     value was read before them.
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.pytorch.load.tensors import (
-    lists,
-    plain_argument_settings,
+    list_argument_names,
+    plain_arguments_by_name,
     to_exportable_result,
     torch_tensor_specs,
     torch_value_kind,
@@ -54,6 +54,7 @@ class Frame(msgspec.Struct):
     lists: tuple[str, ...] = ()
     grad: bool = True
     checkpoint: Checkpoint | None = None
+    arguments: dict[str, Scalar] = {}
 
 
 class AppliedFunction(msgspec.Struct, frozen=True):
@@ -114,7 +115,7 @@ class Recorder:
         self._seen: Counter[str] = Counter()
 
     @property
-    def recording(self) -> bool:
+    def is_recording(self) -> bool:
         """True if code of the model runs in this thread and its calls are to be recorded.
 
         Code that PyTorch's compiler traces (the branches of torch.cond) runs later, or never. That
@@ -124,9 +125,9 @@ class Recorder:
             return False
         if not self.stack or self.muted:
             return False
-        return not self._is_inside or self._is_in_own_mode()
+        return not self._is_inside or self._is_in_function_mode_of_model()
 
-    def _is_in_own_mode(self) -> bool:
+    def _is_in_function_mode_of_model(self) -> bool:
         """Return True if a TorchFunctionMode that the model has set handles the innermost frame.
 
         PyTorch passes it the function that the class has by the name: a tool that replaced
@@ -158,7 +159,7 @@ class Recorder:
             self.muted -= 1
 
     @contextmanager
-    def primitive(self) -> Iterator[None]:
+    def running_primitive(self) -> Iterator[None]:
         """Record no calls inside the block, except those by a TorchFunctionMode of the model."""
         outer, self._is_inside = self._is_inside, True
         try:
@@ -166,7 +167,7 @@ class Recorder:
         finally:
             self._is_inside = outer
 
-    def module_call(
+    def run_module_call(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         """Run the `__call__` of a module, recorded as a call, and return its result."""
@@ -175,32 +176,36 @@ class Recorder:
         # What calls the model (the export's wrapper) is no part of it.
         is_outside = not self.muted and not self._is_inside and get_ident() == self._thread
         begins = self.index.is_root(module) and is_outside
-        if not (self.recording or begins):
+        if not (self.is_recording or begins):
             return run(module, *args, **kwargs)
         row = self.index.row(module)
         self._entering = row.id
-        return self._module(row, "call", lambda: run(module, *args, **kwargs), args, kwargs)
+        return self._run_module_in_frame(
+            row, "call", lambda: run(module, *args, **kwargs), args, kwargs
+        )
 
-    def module_forward(
+    def run_module_forward(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         """Run the `forward` of a module and return its result; record it as a call unless
         `__call__` called it.
         """
-        if not self.recording:
+        if not self.is_recording:
             return run(module, *args, **kwargs)
         row = self.index.row(module)
         entered, self._entering = self._entering == row.id, None
         inside = next((f.module for f in reversed(self.stack) if f.level == "module"), None)
         if entered or inside == row.id:
             return run(module, *args, **kwargs)
-        return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
+        return self._run_module_in_frame(
+            row, "forward", lambda: run(module, *args, **kwargs), args, kwargs
+        )
 
     def _is_detached(self, tensor: Any) -> bool:
         """Return True if this very tensor object is a result of `detach` that was recorded."""
         return any(tensor is other for other in self._detached)
 
-    def function(
+    def run_function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
         """Run a torch function, recorded as a call, and return its result; a function inside one
@@ -209,15 +214,15 @@ class Recorder:
         Custom autograd functions, which share one name, are always separate: a reentrant
         checkpoint is one, which may call another. So are entries by a mode of the model's own.
         """
-        if not self.recording:
+        if not self.is_recording:
             return run()
-        if self.stack[-1].target == name != CUSTOM and not self._is_in_own_mode():
+        if self.stack[-1].target == name != CUSTOM and not self._is_in_function_mode_of_model():
             return run()
         if _is_in_place(name) and args and self._is_detached(args[0]):
             self.writes_detached = True
         parent = self.stack[-1]
-        key, ordinal = self._key(f"{parent.key}/{short_target_name(name)}")
-        result = self._run(
+        key, ordinal = self._unique_frame_key(f"{parent.key}/{short_target_name(name)}")
+        result = self._run_in_frame(
             Frame(
                 key=key,
                 ordinal=ordinal,
@@ -225,10 +230,10 @@ class Recorder:
                 level="function",
                 target=name,
                 module=parent.module,
-                via="mode" if via == "attribute" and self._is_in_own_mode() else via,
-                settings={} if self.bare else plain_argument_settings(args, kwargs),
-                lists=() if self.bare else lists(args, kwargs),
-                inputs=self._inputs(args, kwargs),
+                via="mode" if via == "attribute" and self._is_in_function_mode_of_model() else via,
+                settings={} if self.bare else plain_arguments_by_name(args, kwargs),
+                lists=() if self.bare else list_argument_names(args, kwargs),
+                inputs=self._input_specs(args, kwargs),
                 arity=len(args),
                 keywords=len(kwargs),
             ),
@@ -238,14 +243,14 @@ class Recorder:
             self._detached.append(result)
         return result
 
-    def operator(
+    def run_operator(
         self, name: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
         """Run an operator, recorded as a frame, and return its result; calls of its Python kernel
         are below it.
         """
         parent = self.stack[-1]
-        key, ordinal = self._key(f"{parent.key}/{name}")
+        key, ordinal = self._unique_frame_key(f"{parent.key}/{name}")
         frame = Frame(
             key=key,
             ordinal=ordinal,
@@ -259,16 +264,16 @@ class Recorder:
             arity=len(args),
             keywords=len(kwargs),
         )
-        return self._run(frame, run)
+        return self._run_in_frame(frame, run)
 
-    def _module(
+    def _run_module_in_frame(
         self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
     ) -> Any:
         """Run the call of a module in a new frame, and return its result."""
         parent = self.stack[-1].key if self.stack else None
         here = row.names[0] if row.names else f"{parent}/{short_target_name(row.bases[0])}"
-        key, ordinal = self._key(here or ROOT)
-        return self._run(
+        key, ordinal = self._unique_frame_key(here or ROOT)
+        return self._run_in_frame(
             Frame(
                 key=key,
                 ordinal=ordinal,
@@ -278,18 +283,19 @@ class Recorder:
                 module=row.id,
                 via=via,
                 settings={},
-                inputs=self._inputs(args, kwargs),
+                inputs=self._input_specs(args, kwargs),
                 arity=len(args),
                 keywords=len(kwargs),
+                arguments={} if self.bare else plain_arguments_by_name(args, kwargs),
             ),
             run,
         )
 
-    def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
+    def _run_in_frame(self, frame: Frame, run: Callable[[], Any]) -> Any:
         """Run a call in this frame and return its result; record gradient mode, checkpoint and
         outputs in the frame.
         """
-        self.autocast |= _autocasts()
+        self.autocast |= _is_autocast_enabled()
         frame.grad = self.has_gradients()
         frame.checkpoint = self.checkpoint
         number = len(self.frames)
@@ -338,7 +344,7 @@ class Recorder:
             return parent.grad
         return torch.is_grad_enabled() or not self._graded
 
-    def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+    def _input_specs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
         """Return the specs of the tensors among a call's arguments; () for a `bare` recorder."""
         return (
             ()
@@ -346,7 +352,7 @@ class Recorder:
             else (*torch_tensor_specs(tuple(args)), *torch_tensor_specs(dict(kwargs)))
         )
 
-    def _key(self, name: str) -> tuple[str, int]:
+    def _unique_frame_key(self, name: str) -> tuple[str, int]:
         """Return a unique key (`name`, for the second call `name@2`) and the number of the
         call.
         """
@@ -362,7 +368,7 @@ def _function_mode_count() -> int:
     return int(_len_torch_function_stack())
 
 
-def _autocasts() -> bool:
+def _is_autocast_enabled() -> bool:
     """Return True if autocast is enabled on the CPU."""
     import torch
 
@@ -397,7 +403,9 @@ def short_target_name(name: str) -> str:
 # Frames and operators as one list of calls, and the calls linked to the nodes they became.
 
 
-def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
+def frames_and_operators_as_calls(
+    frames: list[Frame], operators: dict[str, Call]
+) -> tuple[Call, ...]:
     """Return frames and operators as one list of calls, parents first.
 
     Functions that contain neither an operator nor a module are dropped.
@@ -406,16 +414,16 @@ def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ..
     for call in operators.values():
         by_parent.setdefault(call.parent or "", []).append(call)
     modules = [frame.key for frame in frames if frame.level == "module"]
-    requested = _with_all_around(frames, [*by_parent, *modules])
+    requested = _with_enclosing_keys(frames, [*by_parent, *modules])
     calls: list[Call] = []
     for frame in frames:
         if frame.key in requested:
-            calls.append(call_of(frame))
+            calls.append(to_trace_call(frame))
             calls.extend(by_parent.get(frame.key, ()))
     return tuple(calls)
 
 
-def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
+def _with_enclosing_keys(frames: list[Frame], keys: list[str]) -> set[str]:
     """Return these keys of frames, and the keys of all frames that enclose them."""
     parents = {frame.key: frame.parent for frame in frames}
     kept: set[str] = set()
@@ -427,7 +435,7 @@ def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
     return kept
 
 
-def call_of(frame: Frame) -> Call:
+def to_trace_call(frame: Frame) -> Call:
     """Return a recorded frame as a call of the trace."""
     return msgspec.convert(
         {field: getattr(frame, field) for field in frame.__struct_fields__},

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -22,7 +22,7 @@ def has_sparse(program: "ExportedProgram") -> bool:
 
 
 @contextmanager
-def sparse_constants() -> Iterator[None]:
+def accepting_sparse_constants() -> Iterator[None]:
     """Make torch.export accept sparse constant tensors, and the product `smm`, inside the block.
 
     It reads the strides of such a constant, which compressed layouts lack. A product `smm` begins
@@ -33,7 +33,7 @@ def sparse_constants() -> Iterator[None]:
     from torch._guards import detect_fake_mode
     from torch.fx.experimental import proxy_tensor
 
-    usual = original(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
+    usual = original_attribute(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
 
     def extract_val(value: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a sparse constant as a fake tensor; for another value what PyTorch's tracer
@@ -46,13 +46,13 @@ def sparse_constants() -> Iterator[None]:
 
     with (
         patching_attribute(proxy_tensor, "extract_val", extract_val, inventory.SYMBOLIC_VALUES),
-        patching_attribute(torch, "smm", _smm, inventory.SPARSE_PRODUCT),
-        patching_attribute(torch.Tensor, "smm", _smm, inventory.SPARSE_PRODUCT),
+        patching_attribute(torch, "smm", _sparse_smm, inventory.SPARSE_PRODUCT),
+        patching_attribute(torch.Tensor, "smm", _sparse_smm, inventory.SPARSE_PRODUCT),
     ):
         yield
 
 
-def _smm(input: Any, mat: Any) -> Any:
+def _sparse_smm(input: Any, mat: Any) -> Any:
     """Return `smm`, the product of a sparse and a dense matrix, as a sparse tensor."""
     import torch
 

@@ -4,54 +4,61 @@ enough.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, NormalizeError, ValuesNeededError
-from crossflops.frontends.pytorch.load.fakes import is_fake_model, refuse_scripted
+from crossflops.frontends.pytorch.load.fakes import has_own_fake_tensor, reject_torchscript
 from crossflops.frontends.pytorch.load.model import (
-    callable_by_export,
-    duplicate,
+    copy_torch_model,
     restoring_module_variables,
     run_torch_model,
     running_model_copy,
-    switch,
+    set_training_mode,
+    wrap_for_export,
 )
 from crossflops.frontends.pytorch.load.quantized import (
     dequantize_tensors,
     is_quantized,
     replacing_quantized_operators,
-    unpack_weights,
+    unpack_quantized_weights,
 )
 from crossflops.frontends.pytorch.load.refusals import (
     PIECES,
     REFUSED,
     brief_error_text,
-    not_traced,
+    untraceable_model_error,
 )
 from crossflops.frontends.pytorch.record import executed_products
 from crossflops.frontends.pytorch.record.data_dependence import (
-    Known,
+    OperatorSizeFlags,
     carrying_real_tensors,
     has_values,
-    loops,
-    open_sizes,
-    reads_values,
+    has_while_loop,
+    reads_values_in_python,
+    tensor_operators_with_size_flags,
 )
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.function_references import (
     replacing_functions_everywhere,
 )
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.open_size_limit import (
+    OpenSizeCounter,
+    limiting_open_sizes,
+)
 from crossflops.frontends.pytorch.record.operators import MARK
 from crossflops.frontends.pytorch.record.python_steps import (
     detaching_tensor_data,
 )
 from crossflops.frontends.pytorch.record.recorder import Recorder
-from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, sparse_constants
-from crossflops.frontends.pytorch.record.transformed_functions import transforms_first
+from crossflops.frontends.pytorch.record.sparse_constants import (
+    accepting_sparse_constants,
+    has_sparse,
+)
+from crossflops.frontends.pytorch.record.transformed_functions import applying_transforms_first
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.trace import Setting
 
@@ -76,7 +83,7 @@ _QUESTIONS = {
 }
 
 
-class Answers:
+class TraceQuestionAnswers:
     """A record of whether code outside of PyTorch asked one of these questions and got True as the
     answer.
     """
@@ -87,13 +94,14 @@ class Answers:
 
 
 @contextmanager
-def watching_trace_questions(denied: bool) -> Iterator[Answers]:
+def watching_trace_questions(deny_exporting: bool) -> Iterator[TraceQuestionAnswers]:
     """Record whether the model calls functions such as `is_exporting` inside the block, and if
-    they return True; yield the record. With `denied` these functions return False to the model.
+    they return True; yield the record. With `deny_exporting` these functions return False to the
+    model.
     """
-    asked = Answers()
+    asked = TraceQuestionAnswers()
     wrappers = {
-        id(original): _wrap_question(original, asked, denied)
+        id(original): _wrap_question(original, asked, deny_exporting)
         for owner, names in _QUESTIONS.items()
         if owner in sys.modules
         for name in names
@@ -104,27 +112,28 @@ def watching_trace_questions(denied: bool) -> Iterator[Answers]:
 
 
 def _wrap_question(
-    original: Callable[..., bool], asked: Answers, denied: bool
+    original: Callable[..., bool], answers: TraceQuestionAnswers, deny_exporting: bool
 ) -> Callable[..., bool]:
     """Return a replacement of a function such as `is_exporting` that records a True result for
-    callers outside of PyTorch; with `denied` it returns False to them.
+    callers outside of PyTorch; with `deny_exporting` it returns False to them.
     """
 
-    def answer(*args: Any) -> bool:
+    def answer_and_record(*args: Any) -> bool:
         """Call the original function; for callers outside of PyTorch record a True result, and
         return False instead if `denied`.
         """
         value = original(*args)
-        if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
+        if not value or _is_module_of_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
             return value
-        asked.heard_yes = True
-        return not denied
+        answers.heard_yes = True
+        return not deny_exporting
 
-    answer._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo calls it, then
-    return answer
+    # Dynamo calls it, then
+    answer_and_record._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return answer_and_record
 
 
-def _is_pytorch(module: str) -> bool:
+def _is_module_of_pytorch(module: str) -> bool:
     """Return True if the name of a module is of PyTorch or of crossflops."""
     return module.partition(".")[0] in {"torch", "functorch", "crossflops"}
 
@@ -137,7 +146,7 @@ def _is_pytorch(module: str) -> bool:
 # Source: torch/nn/modules/transformer.py (`_detect_is_causal_mask`).
 
 
-def is_asked(model: "nn.Module") -> bool:
+def checks_for_causal_mask(model: "nn.Module") -> bool:
     """Return True if a model has an encoder or decoder of PyTorch, whose code checks if its mask
     is causal.
     """
@@ -147,7 +156,7 @@ def is_asked(model: "nn.Module") -> bool:
     return any(isinstance(module, kinds) for module in model.modules())
 
 
-def causal_mask_answers(
+def run_and_record_mask_answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
     """Run the model and return, in order, for each check of a mask whether the mask is causal; []
@@ -158,7 +167,7 @@ def causal_mask_answers(
     """
     denials: list[bool] = []
 
-    def record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+    def detect_and_record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
         """Return a function that detects if a mask is causal and records the answer."""
 
         def detect(*args: Any, **kwargs: Any) -> bool:
@@ -168,7 +177,7 @@ def causal_mask_answers(
 
         return detect
 
-    with seeding_generators(), _replacing_mask_detection(record_answers):
+    with seeding_generators(), _replacing_mask_detection(detect_and_record_answers):
         try:
             with running_model_copy(model, training) as own:
                 run_torch_model(own, args, kwargs, grad=True)
@@ -178,11 +187,11 @@ def causal_mask_answers(
 
 
 @contextmanager
-def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
+def replaying_mask_answers(answers: list[bool]) -> Iterator[None]:
     """Make the detection of causal masks return these answers in order, inside the block."""
-    left = iter(known)
+    left = iter(answers)
 
-    def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+    def detect_or_replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
         """Return a function that returns the next recorded answer, and detects a causal mask when
         none is left.
         """
@@ -196,13 +205,13 @@ def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
 
         return detect
 
-    with _replacing_mask_detection(replay_answers):
+    with _replacing_mask_detection(detect_or_replay_answers):
         yield
 
 
 @contextmanager
 def _replacing_mask_detection(
-    make: Callable[[Callable[..., bool]], Callable[..., bool]],
+    make_replacement: Callable[[Callable[..., bool]], Callable[..., bool]],
 ) -> Iterator[None]:
     """Replace PyTorch's function that detects causal masks by `make(function)`, inside the
     block.
@@ -211,7 +220,7 @@ def _replacing_mask_detection(
 
     names = vars(transformer)
     original = names["_detect_is_causal_mask"]
-    names["_detect_is_causal_mask"] = make(original)
+    names["_detect_is_causal_mask"] = make_replacement(original)
     try:
         yield
     finally:
@@ -248,109 +257,120 @@ class TracedProgram(msgspec.Struct, frozen=True):
     valued: bool = False
     heard_yes: bool = False
     draws: bool = False
-    known: Known | None = None
+    known: OperatorSizeFlags | None = None
     notes: tuple[str, ...] = ()
     packed: tuple[int, int] = (0, 0)
 
 
-def trace_request(asked: ExportRequest) -> TracedProgram:
+def export_with_values_if_needed(request: ExportRequest) -> TracedProgram:
     """Export the model and return the traced program; with real values if an export without them
     fails or is wrong.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
-    if is_fake_model(asked.model, asked.args, asked.kwargs):
-        return _trace_fake_model(asked)
+    if has_own_fake_tensor(request.model, request.args, request.kwargs):
+        return _trace_fake_model(request)
+    limited = has_values(request.model, request.args, request.kwargs)
     try:
-        plain = _attempt_export(asked)
+        with limiting_open_sizes() if limited else nullcontext(OpenSizeCounter()) as sizes:
+            plain = _attempt_export(request)
     except NormalizeError as error:
         refusal = error
     else:
-        return _revise_trace(asked, plain)
+        return _revise_trace(request, plain)
     # Behind the handler, or the next error would have this one for its context.
-    again = _with_values(asked)
+    again = _export_with_real_values(request)
     if isinstance(again, TracedProgram):
-        return _with_trace_notes(again, _product_difference(asked, again))
+        return _with_trace_notes(again, _product_difference_sentence(request, again))
+    if sizes.is_past_limit:
+        return _with_trace_notes(_attempt_export(request), f"real values did not help: {again}")
     if again and again != refusal.message:
         also = f"{refusal.message}; with values it also fails: {again.removeprefix(REFUSED)}"
         raise NormalizeError(also, refusal.hint) from refusal
     raise refusal
 
 
-def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
+def _trace_fake_model(request: ExportRequest) -> TracedProgram:
     """Export a model without values and return the traced program. Raises ValuesNeededError if
     values would decide something.
     """
-    refuse_scripted(asked.model)
-    if is_asked(asked.model):
+    reject_torchscript(request.model)
+    if checks_for_causal_mask(request.model):
         raise ValuesNeededError("it depends on the values of a mask whether the mask is causal")
-    plain = _attempt_export(asked)
-    if any(is_open for _, is_open in open_sizes(plain.program)):
+    plain = _attempt_export(request)
+    if any(is_open for _, is_open in tensor_operators_with_size_flags(plain.program)):
         raise ValuesNeededError("output sizes depend on tensor values")
     if has_sparse(plain.program):
         raise ValuesNeededError(
             "the number of stored elements of a sparse tensor depends on values"
         )
-    if reads_values(plain.program):
+    if reads_values_in_python(plain.program):
         raise ValuesNeededError("the model reads tensor values")
-    if loops(plain.program):
+    if has_while_loop(plain.program):
         raise ValuesNeededError("the number of iterations of a loop depends on tensor values")
-    difference = _product_difference(asked, plain) if plain.heard_yes else ""
+    difference = _product_difference_sentence(request, plain) if plain.heard_yes else ""
     if difference:
         raise ValuesNeededError(difference)
     return plain
 
 
-def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
+def _revise_trace(request: ExportRequest, fake_trace: TracedProgram) -> TracedProgram:
     """Return the traced program, or an export with real values if it has open sizes or other
     products than a run.
     """
-    known = open_sizes(plain.program)
-    is_open = any(is_open for _, is_open in known) or loops(plain.program)
-    difference = "" if is_open or not plain.heard_yes else _product_difference(asked, plain)
+    known = tensor_operators_with_size_flags(fake_trace.program)
+    is_open = any(is_open for _, is_open in known) or has_while_loop(fake_trace.program)
+    difference = (
+        ""
+        if is_open or not fake_trace.heard_yes
+        else _product_difference_sentence(request, fake_trace)
+    )
     if not is_open and not difference:
-        return plain
-    again = _with_values(asked)
+        return fake_trace
+    again = _export_with_real_values(request)
     if isinstance(again, str):
         return _with_trace_notes(
-            plain, difference, f"real values did not help: {again}" if again else ""
+            fake_trace, difference, f"real values did not help: {again}" if again else ""
         )
-    again = _with_trace_notes(again, _product_difference(asked, again))
+    again = _with_trace_notes(again, _product_difference_sentence(request, again))
     return msgspec.structs.replace(again, known=known) if is_open else again
 
 
-def _with_values(asked: ExportRequest) -> TracedProgram | str:
+def _export_with_real_values(request: ExportRequest) -> TracedProgram | str:
     """Export the model with real values; return the traced program, or the reason why it failed
     ("" if there are no values).
 
     Returns the reason where both fail; "" where there are no values.
     """
-    if not has_values(asked.model, asked.args, asked.kwargs):
+    if not has_values(request.model, request.args, request.kwargs):
         return ""
     refusals = []
     for denied in (True, False):
         try:
-            return _attempt_export(asked, with_values=True, denied=denied)
+            return _attempt_export(request, with_values=True, deny_exporting=denied)
         except CrossflopsError as error:
             refusals.append(error.message)
     return refusals[0]
 
 
-def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
+def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -> str:
     """Return a sentence that names the modules in which a run computes other products than the
     program, or says that this could not be checked; "" if there are none.
 
     Where one of them cannot be observed, the text says so. Without values neither runs.
     """
-    if not has_values(asked.model, asked.args, asked.kwargs):
+    if not has_values(request.model, request.args, request.kwargs):
         return ""
-    args, kwargs = asked.args, asked.kwargs
+    args, kwargs = request.args, request.kwargs
     try:
-        with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
-            ran = executed_products.model_run_products(own, args, kwargs)
+        with (
+            seeding_generators(),
+            running_model_copy(request.model, request.setting.training) as own,
+        ):
+            ran = executed_products.run_model_and_count_product_flops(own, args, kwargs)
         with seeding_generators():
-            done = executed_products.program_run_products(
+            done = executed_products.run_program_and_count_product_flops(
                 trace.program, args, kwargs, trace.recorder
             )
     except Exception as error:
@@ -358,7 +378,7 @@ def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
             f"could not check that a run executes the same matrix products as the export: "
             f"{brief_error_text(error)}"
         )
-    differs = executed_products.differing(ran, done)
+    differs = executed_products.modules_with_different_flops(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
     rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
     message = (
@@ -373,24 +393,26 @@ def _with_trace_notes(trace: TracedProgram, *notes: str) -> TracedProgram:
 
 
 def _attempt_export(
-    asked: ExportRequest, with_values: bool = False, denied: bool = False
+    request: ExportRequest, with_values: bool = False, deny_exporting: bool = False
 ) -> TracedProgram:
     """Export a copy of the model once; return the traced program and what was recorded. Raises
     NormalizeError if it fails.
     """
-    own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
+    own = set_training_mode(
+        copy_torch_model(request.model, exported=not with_values), request.setting.training
+    )
     dequantize_tensors(own)
     quantized = is_quantized(own)
-    packed = unpack_weights(own) if quantized else (0, 0)
+    packed = unpack_quantized_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
     recorder = Recorder(index, running_context=_marking_module_number)
     with (
         carrying_real_tensors() if with_values else seeding_generators() as drawn,
-        watching_trace_questions(denied) as questioned,
-        restoring_module_variables(asked.model),
+        watching_trace_questions(deny_exporting) as questioned,
+        restoring_module_variables(request.model),
         replacing_quantized_operators(quantized),
     ):
-        program = _export_model_copy(own, asked, recorder)
+        program = _export_model_copy(own, request, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
     own_generator = with_values and bool(recorder.generators)
     return TracedProgram(
@@ -405,7 +427,7 @@ def _attempt_export(
     )
 
 
-def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
+def _export_model_copy(model: "nn.Module", request: ExportRequest, recorder: Recorder) -> Any:
     """Export a model, which may be changed, with its calls recorded; return the exported program.
     Raises an error that says why it fails.
     """
@@ -413,37 +435,41 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
     from torch.fx.traceback import preserve_node_meta
 
-    args, kwargs = asked.args, asked.kwargs
-    full = callable_by_export(model)
-    training = asked.setting.training
-    known = causal_mask_answers(model, args, kwargs, training) if is_asked(model) else []
+    args, kwargs = request.args, request.kwargs
+    full = wrap_for_export(model)
+    training = request.setting.training
+    known = (
+        run_and_record_mask_answers(model, args, kwargs, training)
+        if checks_for_causal_mask(model)
+        else []
+    )
     try:
         with (
             preserve_node_meta(),
             _use_lazy_graph_module(True),  # each pass of an export would write the code anew
-            torch.set_grad_enabled(asked.setting.grad),
+            torch.set_grad_enabled(request.setting.grad),
             replaying_mask_answers(known),
             recording_entry_points(recorder),
             detaching_tensor_data(lambda: bool(recorder.stack)),
             _running_scripts_unoptimized(model),
-            sparse_constants(),
-            transforms_first(),
+            accepting_sparse_constants(),
+            applying_transforms_first(),
         ):
             program = torch.export.export(full, args, dict(kwargs), strict=False)
             if recorder.derives:
-                _refuse_wrapped(program)
-                _refuse_tangents(program)
+                _reject_functorch_constants(program)
+                _reject_lost_tangents(program)
             return program
     except (Exception, SystemExit) as error:
-        if is_fake_model(model, args, kwargs):
+        if has_own_fake_tensor(model, args, kwargs):
             if PIECES in str(error):  # which values do not mend
-                raise not_traced(error) from error
+                raise untraceable_model_error(error) from error
             raise ValuesNeededError(
                 f"the model cannot be exported without weight values: {brief_error_text(error)}"
             ) from error
         # Told apart by asking the model itself: does it run on these inputs at all?
-        run_torch_model(model, args, kwargs, asked.setting.grad)
-        raise not_traced(error, recorder.derives) from error
+        run_torch_model(model, args, kwargs, request.setting.grad)
+        raise untraceable_model_error(error, recorder.derives) from error
 
 
 def _running_scripts_unoptimized(model: "nn.Module") -> Any:
@@ -463,7 +489,7 @@ def _running_scripts_unoptimized(model: "nn.Module") -> Any:
     return library.optimized_execution(False)
 
 
-def _refuse_wrapped(program: Any) -> None:
+def _reject_functorch_constants(program: Any) -> None:
     """Raise RuntimeError if a constant of the program is a tensor that a transform of torch.func
     wraps.
     """
@@ -474,7 +500,7 @@ def _refuse_wrapped(program: Any) -> None:
         raise RuntimeError("values of torch.func are constants in the exported program")
 
 
-def _refuse_tangents(program: Any) -> None:
+def _reject_lost_tangents(program: Any) -> None:
     """Raise RuntimeError if the program has operators whose tangents, of torch.func.jvp, the
     export lost.
 

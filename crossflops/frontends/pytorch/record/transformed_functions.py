@@ -14,11 +14,11 @@ from typing import Any
 
 from crossflops.frontends.pytorch.record.custom_functions import are_transforms_active
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 
 @contextmanager
-def transforms_first() -> Iterator[None]:
+def applying_transforms_first() -> Iterator[None]:
     """Apply transforms such as vmap to custom autograd functions before these are traced, inside
     the block.
     """
@@ -27,9 +27,9 @@ def transforms_first() -> Iterator[None]:
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
     operator: Any = autograd_function.CustomFunctionHigherOrderOperator
-    call = original(operator, "__call__", inventory.TRANSFORMED_FUNCTIONS)
+    call = original_attribute(operator, "__call__", inventory.TRANSFORMED_FUNCTIONS)
 
-    def run(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_through_transforms(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the operator of a custom function and return its result, through the transforms if
         any are active.
         """
@@ -39,9 +39,9 @@ def transforms_first() -> Iterator[None]:
 
     transforms: Any = vmap
     remove = transforms._remove_batch_dim
-    unwrap = original(vmap, "unwrap_batched", inventory.TRANSFORMED_RESULTS)
+    unwrap = original_attribute(vmap, "unwrap_batched", inventory.TRANSFORMED_RESULTS)
 
-    def take_out(results: Any, level: int) -> tuple[Any, Any]:
+    def remove_batch_axis(results: Any, level: int) -> tuple[Any, Any]:
         """Return the results without the batch axis of a `vmap` level, and the position that this
         axis had in each.
         """
@@ -55,7 +55,11 @@ def transforms_first() -> Iterator[None]:
         return tree_unflatten(taken, tree), axes
 
     with (
-        patching_attribute(operator, "__call__", run, inventory.TRANSFORMED_FUNCTIONS),
-        patching_attribute(vmap, "unwrap_batched", take_out, inventory.TRANSFORMED_RESULTS),
+        patching_attribute(
+            operator, "__call__", call_through_transforms, inventory.TRANSFORMED_FUNCTIONS
+        ),
+        patching_attribute(
+            vmap, "unwrap_batched", remove_batch_axis, inventory.TRANSFORMED_RESULTS
+        ),
     ):
         yield

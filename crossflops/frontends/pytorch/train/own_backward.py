@@ -16,18 +16,23 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.pytorch.load.fakes import with_fake_tensors, without_values
+from crossflops.frontends.pytorch.load.fakes import fake_tensor_factory, with_fake_tensors
 from crossflops.frontends.pytorch.load.model import (
     copy_inputs,
-    duplicate,
-    quiet,
+    copy_torch_model,
     restoring_module_variables,
-    switch,
+    set_training_mode,
+    suppressing_output,
 )
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.observe.training_step import run_torch_training_step
 from crossflops.frontends.pytorch.program import record_and_convert_torch
-from crossflops.frontends.pytorch.record.custom_functions import Running, is_checkpoint, running
+from crossflops.frontends.pytorch.record.custom_functions import (
+    CustomFunctionObserver,
+    is_reentrant_checkpoint,
+    observing_custom_functions,
+    reason_without_backward,
+)
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
@@ -36,7 +41,7 @@ from crossflops.ir.training import DIRECTLY, OwnBackward, OwnBackwards, OwnWork
 from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
-def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+def custom_function_backward_costs(source: Source, setting: Setting) -> OwnBackwards:
     """Return the cost of the backward pass of each custom autograd function, in order of their
     calls, or the text of why there is none.
 
@@ -49,27 +54,29 @@ def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     )
 
     args, kwargs = copy_inputs(source.args, source.kwargs)
-    model = switch(duplicate(source.model, exported=True), setting.training)
+    model = set_training_mode(copy_torch_model(source.model, exported=True), setting.training)
     model, args, kwargs = with_fake_tensors(model, args, kwargs)
-    watch = _Watch()
+    watch = _OwnBackwardObserver()
     for parameter in model.parameters():
         if parameter.requires_grad:
-            parameter.register_hook(watch.direct)
+            parameter.register_hook(watch.record_direct_gradient)
     try:
         with (
             seeding_generators(),
-            quiet(),
+            suppressing_output(),
             restoring_module_variables(model),
             torch.enable_grad(),
-            running(watch),
-            watch.operators(),
+            observing_custom_functions(watch),
+            watch.operator_recording_mode(),
         ):
-            run_torch_training_step(model, args, kwargs, setting, watch.going_back)
+            run_torch_training_step(model, args, kwargs, setting, watch.marking_backward_pass)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         return f"it reads values with {error.func}, but is run without values"
     except (Exception, SystemExit) as error:  # whatever it is, there are no numbers then
         return f"run without values it raised {type(error).__name__}: {brief_error_text(error)}"
-    costs = _costs({kernel: call for seen in watch.seen for kernel, call in seen.kernels.items()})
+    costs = _operator_call_costs(
+        {kernel: call for seen in watch.seen for kernel, call in seen.kernels.items()}
+    )
     passes: dict[int, list[_ApplicationRecord]] = defaultdict(list)
     for seen in watch.seen:  # a reentrant checkpoint applies a function once more
         passes[seen.number].append(seen)
@@ -92,7 +99,7 @@ class _Call(msgspec.Struct, frozen=True):
     kwargs: Any
 
 
-class _Ran(msgspec.Struct, frozen=True):
+class _RanOperator(msgspec.Struct, frozen=True):
     """An operator that a custom function ran, with the memories that it read and wrote."""
 
     kernel: Kernel
@@ -108,19 +115,23 @@ class _ApplicationRecord:
     def __init__(self, number: int, name: str) -> None:
         """Start an empty record of a custom autograd function's application."""
         self.number, self.name = number, name
+        self.refused = ""  # why PyTorch raises an error instead of running its backward pass
+        self.arguments: tuple[Any, ...] = ()
         self.ran = False
         self.saved: tuple[Any, ...] = ()
         self.graded: frozenset[int] = frozenset()
         self.kernels: dict[Kernel, _Call] = {}
         self.reached: dict[Hashable, set[int]] = defaultdict(set)  # places, by memory
-        self._operators: list[_Ran] = []
+        self._operators: list[_RanOperator] = []
         self._values: dict[Hashable, int] = {}  # by tensor and by memory: which value it has
         self._known: dict[Hashable, int] = {}  # by what computes it
         self._forward_values: set[Hashable] = set()
         self._forward: Counter[Hashable] = Counter()
         self._kept: list[Any] = []  # so that no other object gets the identity of one
 
-    def operator(self, func: Any, args: Any, kwargs: Any, result: Any, phase: Phase) -> None:
+    def record_operator(
+        self, func: Any, args: Any, kwargs: Any, result: Any, phase: Phase
+    ) -> None:
         """Record an operator that ran in this application of a custom function, with its operands
         and results.
         """
@@ -130,14 +141,14 @@ class _ApplicationRecord:
         tensors = _tensors_in_nest((args, kwargs))
         results = _tensors_in_nest(result)
         if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
-            self.same(results[0], tensors[0])
+            self.record_equal_values(results[0], tensors[0])
             return
         leaves, form = tree_flatten((args, kwargs))
         sizes = [
             _shape_and_dtype(leaf) if torch.is_tensor(leaf) else repr(leaf) for leaf in leaves
         ]
         kernel = func, str(form), *sizes
-        values = func, str(form), *map(self._value, leaves)
+        values = func, str(form), *map(self._value_number, leaves)
         repeats = values in self._forward_values
         if phase == "forward":
             self._forward[kernel] += 1
@@ -148,21 +159,21 @@ class _ApplicationRecord:
         first = self._known.setdefault(values, len(self._kept))
         read = frozenset(map(_storage_identity, tensors))
         for index, made in enumerate(results):
-            self._put(made, first + index)
+            self._set_value_number(made, first + index)
         for part, made in _kernel_call_parts(_Call(func, args, kwargs), result):
             key = kernel if part.args is args else (*kernel, repr(part.args[-1]))
             if tensors and not func.is_view:
                 self.kernels.setdefault(key, part)
             targets = (*made, *_output_arguments(func, args, kwargs))
             written = frozenset(_storage_identity(leaf) for leaf in targets)
-            self._operators.append(_Ran(key, read, written, phase, repeats))
+            self._operators.append(_RanOperator(key, read, written, phase, repeats))
 
-    def gave(self, results: Any) -> None:
+    def drop_operators_of_results(self, results: Any) -> None:
         """Remove recorded forward operators on which the results depend, since the graph has
         them.
         """
         needed = set(map(_storage_identity, _tensors_in_nest(results)))
-        additional: list[_Ran] = []
+        additional: list[_RanOperator] = []
         for operator in reversed(self._operators):
             if needed & operator.written:
                 needed |= operator.read
@@ -185,11 +196,11 @@ class _ApplicationRecord:
             self.reached[_storage_identity(gradients[index])].add(index)
         self.graded = frozenset(index for index in provided if needed[index])
 
-    def same(self, tensor: Any, other: Any) -> None:
+    def record_equal_values(self, tensor: Any, other: Any) -> None:
         """Record that two tensors have equal values."""
-        self._put(tensor, self._value(other))
+        self._set_value_number(tensor, self._value_number(other))
 
-    def _value(self, leaf: Any) -> Any:
+    def _value_number(self, leaf: Any) -> Any:
         """Return a number for the value of a tensor, the same for equal values; for another value
         its text.
         """
@@ -197,22 +208,22 @@ class _ApplicationRecord:
 
         if not torch.is_tensor(leaf):
             return repr(leaf)
-        for key in (id(leaf), _view(leaf)):
+        for key in (id(leaf), _tensor_view_key(leaf)):
             if key in self._values:
                 return self._values[key]
-        return self._put(leaf, len(self._kept))
+        return self._set_value_number(leaf, len(self._kept))
 
-    def _put(self, tensor: Any, value: int) -> int:
+    def _set_value_number(self, tensor: Any, value: int) -> int:
         """Record this value number for a tensor and its memory, and return it."""
         self._kept.append(tensor)
-        self._values[id(tensor)] = self._values[_view(tensor)] = value
+        self._values[id(tensor)] = self._values[_tensor_view_key(tensor)] = value
         return value
 
     def note_unpacked_tensor(self, tensor: Any, saved: Any) -> None:
         """Record that the backward pass reads a saved tensor, or a recomputed copy of it."""
-        self.same(tensor, saved)
+        self.record_equal_values(tensor, saved)
         indices = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
-        self._operators.append(_Ran((), *indices, "back", again=False))
+        self._operators.append(_RanOperator((), *indices, "back", again=False))
 
     @property
     def forward_only_kernels(self) -> Counter[Kernel]:
@@ -221,18 +232,20 @@ class _ApplicationRecord:
         """
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
-    def to_own_backward(
-        self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]
+    def to_backward_cost(
+        self, costs: "dict[Kernel, Cost | str]", first_application_kernels: Counter[Kernel]
     ) -> OwnBackward:
         """Return the cost of the recorded backward work, by the operands whose gradients it
         serves.
 
-        `first` are the `early` operators of the first application.
+        `first_application_kernels` are the `early` operators of the first application.
         """
         early = ZERO
         reached = {memory: set(indices) for memory, indices in self.reached.items()}
         work: dict[tuple[frozenset[int], bool], Cost] = defaultdict(lambda: ZERO)
         missing: dict[str, None] = {}
+        if self.refused and self.ran:
+            missing[self.refused] = None
         for operator in reversed(self._operators):
             indices = frozenset().union(*(reached.get(at, ()) for at in operator.written))
             for memory in operator.read:
@@ -244,8 +257,8 @@ class _ApplicationRecord:
                 missing[cost] = None
             else:
                 work[indices, operator.again] += cost
-                if operator.phase == "forward" and first[operator.kernel]:
-                    first[operator.kernel] -= 1
+                if operator.phase == "forward" and first_application_kernels[operator.kernel]:
+                    first_application_kernels[operator.kernel] -= 1
                     early += cost
         done = {kind: cost for kind, cost in work.items() if cost != ZERO}
         return OwnBackward(
@@ -268,7 +281,7 @@ def _summarize_applications(
     Under reentrant checkpoints only the last application runs backward.
     """
     last = [seen for seen in applications if seen.ran][-1:] or applications
-    return last[0].to_own_backward(costs, applications[0].forward_only_kernels)
+    return last[0].to_backward_cost(costs, applications[0].forward_only_kernels)
 
 
 def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
@@ -322,7 +335,7 @@ def _storage_identity(tensor: Any) -> Hashable:
         return id(tensor)
 
 
-def _view(tensor: Any) -> Hashable:
+def _tensor_view_key(tensor: Any) -> Hashable:
     """Return a key that views of the same memory with equal offset, shape and strides have in
     common.
     """
@@ -333,7 +346,19 @@ def _view(tensor: Any) -> Hashable:
     return _storage_identity(tensor), layout, _shape_and_dtype(tensor)
 
 
-class _Scope:
+def _gradients_of_zeros(arguments: Sequence[Any], needed: Sequence[bool]) -> tuple[Any, ...]:
+    """Return zeros for the gradients of these arguments of a custom function that are needed, None
+    for others: what is before a function without a backward pass runs back even so.
+    """
+    import torch
+
+    return tuple(
+        torch.zeros_like(argument) if torch.is_tensor(argument) and is_needed else None
+        for argument, is_needed in zip(arguments, needed, strict=True)
+    )
+
+
+class _CheckpointScope:
     """A reentrant checkpoint, or the whole model, with the numbers of its functions and its nested
     scopes.
 
@@ -345,7 +370,7 @@ class _Scope:
         self.held: list[Any] = []
         self.next = 0
 
-    def take(self, make: Callable[[], Any]) -> Any:
+    def next_or_new_item(self, make: Callable[[], Any]) -> Any:
         """Return the next stored item; store one that `make` returns if there is none."""
         if self.next == len(self.held):
             self.held.append(make())
@@ -353,7 +378,7 @@ class _Scope:
         return self.held[self.next - 1]
 
 
-class _Watch(Running):
+class _OwnBackwardObserver(CustomFunctionObserver):
     """An observer that keeps the operators of each custom function, forward and backward."""
 
     def __init__(self) -> None:
@@ -361,20 +386,22 @@ class _Watch(Running):
         super().__init__()
         self.seen: list[_ApplicationRecord] = []
         self._numbers = itertools.count()
-        self._scopes: list[tuple[_Scope, Any]] = [(_Scope(), None)]  # with the node that runs it
+        # with the node that runs it
+        self._scopes: list[tuple[_CheckpointScope, Any]] = [(_CheckpointScope(), None)]
         self._known: dict[
-            int, _ApplicationRecord | _Scope
+            int, _ApplicationRecord | _CheckpointScope
         ] = {}  # by the number of the node of autograd
         self._current: _ApplicationRecord | None = None
+        self._arguments: tuple[Any, ...] = ()
         self._goes_back = False
 
     @contextmanager
-    def going_back(self) -> Iterator[None]:
+    def marking_backward_pass(self) -> Iterator[None]:
         """Mark that from this block on the backward pass of the training step runs."""
         self._goes_back = True
         yield
 
-    def apply(self, function: Any, run: Callable[[], Any]) -> Any:
+    def run_forward(self, function: Any, run: Callable[[], Any]) -> Any:
         """Run the forward pass of a custom function and return its result, with a new record for
         its operators.
         """
@@ -385,20 +412,27 @@ class _Watch(Running):
         if self._current or library._C._current_autograd_node() is not node:
             return run()  # in another function, or in a checkpoint that needs what it kept
         number = library.autograd._get_sequence_nr()
-        if is_checkpoint(function):
-            self._known[number] = inner = scope.take(_Scope)
+        if is_reentrant_checkpoint(function):
+            self._known[number] = inner = scope.next_or_new_item(_CheckpointScope)
             return self._run_in_scope(inner, node, run)
-        index = scope.take(lambda: next(self._numbers))
+        index = scope.next_or_new_item(lambda: next(self._numbers))
         self._known[number] = self._current = _ApplicationRecord(index, function.__qualname__)
         self.seen.append(self._current)
+        self._current.refused = reason_without_backward(function)
+        if self._current.refused:
+            self._current.arguments = self._arguments
         try:
             results = run()
-            self._current.gave(results)
+            self._current.drop_operators_of_results(results)
             return results
         finally:
             self._current = None
 
-    def _run_in_scope(self, scope: _Scope, node: Any, run: Callable[[], Any]) -> Any:
+    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
+        """Hold the arguments of the custom function that is about to be applied."""
+        self._arguments = arguments
+
+    def _run_in_scope(self, scope: _CheckpointScope, node: Any, run: Callable[[], Any]) -> Any:
         """Run a function inside the scope of a reentrant checkpoint, which autograd node `node`
         runs; return its result.
         """
@@ -409,24 +443,28 @@ class _Watch(Running):
         finally:
             self._scopes.pop()
 
-    def back(self, node: Any, run: Callable[[], Any]) -> Any:
+    def run_backward(self, node: Any, run: Callable[[], Any]) -> Any:
         """Run the backward pass of a custom function and return its result; record its operators
         and gradients.
         """
         known = self._known.get(node._sequence_nr())
-        if isinstance(known, _Scope):
+        if isinstance(known, _CheckpointScope):
             return self._run_in_scope(known, node, run)
         if known is None or self._current or not self._goes_back:
             return run()
+        if known.refused:
+            result = _gradients_of_zeros(known.arguments, node.needs_input_grad)
+            known.note_gradients(result, node.needs_input_grad)
+            return result
         self._current = known
         try:
-            result = super().back(node, run)
+            result = super().run_backward(node, run)
         finally:
             self._current = None
         known.note_gradients(result, node.needs_input_grad)
         return result
 
-    def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
+    def read_saved_tensors(self, node: Any, run: Callable[[], Any]) -> Any:
         """Call `run`, which reads the saved tensors of a node, and return its result.
 
         Operators that a checkpoint recomputes during the call are not recorded.
@@ -442,17 +480,17 @@ class _Watch(Running):
                     current.note_unpacked_tensor(tensor, saved)
         return tensors
 
-    def save(self, tensors: tuple[Any, ...]) -> None:
+    def on_tensors_saved(self, tensors: tuple[Any, ...]) -> None:
         """Record the tensors that a custom function saves in its forward pass."""
         if self._current is not None and self.node is None:
             self._current.saved = tensors
 
-    def direct(self, gradient: Any) -> None:
+    def record_direct_gradient(self, gradient: Any) -> None:
         """Record that a custom function itself computes this gradient of a parameter."""
         if self._current is not None and self.node is not None:
             self._current.reached[_storage_identity(gradient)].add(DIRECTLY)
 
-    def operators(self) -> Any:
+    def operator_recording_mode(self) -> Any:
         """Return a dispatch mode that records the operators which custom functions run."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -467,12 +505,14 @@ class _Watch(Running):
                 """Run an operator, and note it in the custom function that is running."""
                 result = func(*args, **(kwargs or {}))
                 if watch._current is not None:
-                    watch._current.operator(func, args, kwargs or {}, result, watch._phase())
+                    watch._current.record_operator(
+                        func, args, kwargs or {}, result, watch._current_phase()
+                    )
                 return result
 
         return Operators()
 
-    def _phase(self) -> Phase:
+    def _current_phase(self) -> Phase:
         """Return where the custom function runs: "forward", "back" (its backward pass) or "graded"
         (that with gradients on).
         """
@@ -488,7 +528,7 @@ class _Watch(Running):
 # Of each operator what it costs: as a module of its own, in one model with all others.
 
 
-def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
+def _operator_call_costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
     """Return the cost of each operator call, or the text of why it has none."""
     costs: dict[Kernel, Cost | str] = dict.fromkeys(kernels, ZERO)
     if not kernels:
@@ -501,7 +541,7 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
         if len(kernels) == 1:
             return dict.fromkeys(kernels, f"its backward pass: {error.message}")
         items, half = list(kernels.items()), len(kernels) // 2
-        return _costs(dict(items[:half])) | _costs(dict(items[half:]))
+        return _operator_call_costs(dict(items[:half])) | _operator_call_costs(dict(items[half:]))
     by_path = {str(index): kernel for index, kernel in enumerate(kernels)}
     for node in graph.nodes:
         kernel = by_path.get(node.path)
@@ -560,7 +600,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             results = [kernel(own) for kernel, own in zip(self, provided, strict=True)]
             return _tensors_in_nest(results)
 
-    plain = without_values()
+    plain = fake_tensor_factory()
     model = Kernels(map(Kernel, calls))
     provided: list[list[Any]] = []
     for kernel in model.children():

@@ -20,7 +20,7 @@ _CALLED = ("then_branch", "else_branch", "cond", "body")
 _FIRST = "_first"  # an attribute of a Case that is the rest of another: its first branch's number
 
 
-def split_cases(graph: Any) -> Any:
+def replace_cases_by_ifs(graph: Any) -> Any:
     """Replace each Case in a GraphDef by nested Ifs, in place; return the GraphDef.
 
     As in TensorFlow, an index that is out of range takes the last branch.
@@ -28,7 +28,7 @@ def split_cases(graph: Any) -> Any:
     for nodes, result in _graph_and_functions(graph):
         for node in list(nodes):
             if node.op in _IFS:
-                _split_case(graph.library, nodes, node, result)
+                _replace_case_by_if(graph.library, nodes, node, result)
     return graph
 
 
@@ -45,13 +45,13 @@ def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
         index += 1
 
 
-def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
+def _replace_case_by_if(library: Any, nodes: Any, node: Any, result: str) -> None:
     """Replace a Case, in place, by an If: its first branch, and the others as else branch."""
     names = [branch.name for branch in node.attr["branches"].list.func]
     index, number = node.input[0], node.attr[_FIRST].i
     if len(names) > 2:
         rest = _remaining_case_function(library, node, names[1:], number + 1)
-        names = [_reading_index(library, names[0]).signature.name, rest]
+        names = [_copy_with_index_input(library, names[0]).signature.name, rest]
         node.input.insert(1, index)
         node.attr["Tin"].list.type.insert(0, _INT32)
     position = nodes.add(op="Const", name=f"{node.name}/number")
@@ -72,7 +72,7 @@ def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
 
 def _remaining_case_function(library: Any, node: Any, names: list[str], number: int) -> str:
     """Return the name of a new function that is a Case of the branches `names`."""
-    function = _reading_index(library, names[0])
+    function = _copy_with_index_input(library, names[0])
     del function.node_def[:], function.signature.control_output[:]
     function.control_ret.clear()
     case = function.node_def.add()
@@ -86,7 +86,7 @@ def _remaining_case_function(library: Any, node: Any, names: list[str], number: 
     return str(function.signature.name)
 
 
-def _reading_index(library: Any, name: str) -> Any:
+def _copy_with_index_input(library: Any, name: str) -> Any:
     """Return a copy of a function that takes the branch index as an additional first input."""
     function = _copy_library_function(library, name)
     taken = function.signature.input_arg
@@ -97,7 +97,7 @@ def _reading_index(library: Any, name: str) -> Any:
     return function
 
 
-def unshare_functions(graph: Any) -> Any:
+def copy_shared_functions(graph: Any) -> Any:
     """Copy the functions that several branches or loops share, in place; return the GraphDef.
 
     Sharing occurs where a function with a branch in it was inlined twice. tf2onnx writes the graph
@@ -115,7 +115,7 @@ def unshare_functions(graph: Any) -> Any:
     return graph
 
 
-def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
+def giving_function_inputs_shapes(tfonnx: Any) -> AbstractContextManager[object]:
     """Return a context in which tf2onnx knows the shapes of the inputs of branches and loops.
 
     tf2onnx/tf_loader.py: resolve_functions gives a branch the shapes of all inputs of its If,
@@ -123,18 +123,20 @@ def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
     """
     loader: Any = importlib.import_module("tf2onnx.tf_loader")
 
-    def resolve(graph: Any) -> list[Any]:
+    def functions_with_input_shapes(graph: Any) -> list[Any]:
         """Return the functions that a graph calls, as TensorFlow graphs with input shapes."""
         made: dict[str, Any] = {}
-        _resolve(graph, graph, made)
+        _add_called_functions(graph, graph, made)
         for name, function in made.items():
             loader.set_function(name, function)
         return list(made.values())
 
-    return patching_attribute(tfonnx, "resolve_functions", resolve, inventory.BRANCHES)
+    return patching_attribute(
+        tfonnx, "resolve_functions", functions_with_input_shapes, inventory.BRANCHES
+    )
 
 
-def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
+def _add_called_functions(graph: Any, caller: Any, made: dict[str, Any]) -> None:
     """Add the functions that `caller` calls to `made` by name, with shapes of their inputs."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
@@ -155,7 +157,7 @@ def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
                 function = function_def_to_graph(definition, input_shapes=shapes)
             except (TypeError, ValueError):  # it says other shapes than its caller gives
                 function = function_def_to_graph(definition)
-            _resolve(graph, function, made)
+            _add_called_functions(graph, function, made)
             made[name] = function
 
 

@@ -13,13 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from crossflops.errors import NormalizeError, error_words
 from crossflops.frontends.converted import has_known_cost
-from crossflops.frontends.tensorflow.convert.beside import model_inputs
-from crossflops.frontends.tensorflow.convert.branches import shaping_functions
-from crossflops.frontends.tensorflow.convert.lost_attributes import mend_handlers
+from crossflops.frontends.tensorflow.convert.branches import giving_function_inputs_shapes
+from crossflops.frontends.tensorflow.convert.lost_attributes import with_checks_of_lost_attributes
+from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import (
+    input_tensors_without_tables,
+)
 from crossflops.load.order import node_subgraphs
-from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
+from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_filled_array
 from crossflops.patches import inventory
-from crossflops.patches.patching import owner_of, patching_attribute, patching_items
+from crossflops.patches.patching import patch_owner, patching_attribute, patching_items
 
 # What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
 
@@ -28,12 +30,12 @@ _SIZED = ("OneHot", "TopK", "Range")
 _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
-def own_unknown_operators(graph: Any) -> bool:
+def move_unknown_operators_to_domain(graph: Any) -> bool:
     """Give nodes that ONNX lacks TensorFlow's domain, in place; return whether there were any."""
-    return bool(sum(_own_unknown_operator(node) for node in _all_nodes(graph)))
+    return bool(sum(_move_unknown_operator_to_domain(node) for node in _all_nodes(graph)))
 
 
-def _own_unknown_operator(node: Any) -> bool:
+def _move_unknown_operator_to_domain(node: Any) -> bool:
     """Give a node that ONNX lacks TensorFlow's domain, in place; return whether it was one."""
     from onnx import defs
 
@@ -43,35 +45,35 @@ def _own_unknown_operator(node: Any) -> bool:
     return True
 
 
-def bring_out_of_loops(graph: Any) -> None:
+def read_unchanging_states_from_outside(graph: Any) -> None:
     """Let bodies of loops read values that never change from outside, in place."""
     for node in graph.node:
         for body in node_subgraphs(node):
-            bring_out_of_loops(body)
+            read_unchanging_states_from_outside(body)
         if node.op_type == "Loop":
-            _bring_out(node, graph)
+            _read_unchanging_state_from_outside(node, graph)
 
 
-def pad_outputs(graph: Any) -> None:
+def replace_negative_pads(graph: Any) -> None:
     """Replace negative pads of transposed convolutions, which ONNX rejects, in place."""
     for node in _all_nodes(graph):
         if node.op_type == "ConvTranspose":
-            _pad_the_output(node)
+            _replace_negative_pads_of_node(node)
 
 
-def compare_whole_numbers(graph: Any) -> None:
+def compare_integers_without_casts(graph: Any) -> None:
     """Let comparisons read integers directly, without casts to floats, in place."""
     made = {value: node for node in graph.node for value in node.output}
     for node in graph.node:
         for body in node_subgraphs(node):
-            compare_whole_numbers(body)
+            compare_integers_without_casts(body)
         casts = [made.get(value) for value in node.input]
         if node.op_type in _COMPARISONS and all(cast and cast.op_type == "Cast" for cast in casts):
             # tf2onnx casts the counters to floats, of which nothing would follow
             node.input[:] = [cast.input[0] for cast in casts if cast]
 
 
-def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
+def write_known_shapes(graph: Any, source: Any, converted: Any) -> None:
     """Write shapes that TensorFlow knows and ONNX cannot infer into a GraphProto, in place.
 
     They are those of operations that tf2onnx left unchanged, and of those whose sizes ONNX needs
@@ -91,7 +93,7 @@ def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
     for node in graph.node:
         bodies_of_node = converted.get_node_by_name(node.name).get_body_graphs() or {}
         for name, body in bodies_of_node.items():
-            tell_shapes(helper.get_node_attr_value(node, name), None, body)
+            write_known_shapes(helper.get_node_attr_value(node, name), None, body)
         if node.op_type not in _SIZED and (node.domain or defs.has(node.op_type)):
             continue
         for name in node.output:
@@ -101,7 +103,7 @@ def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
                 graph.value_info.append(helper.make_tensor_value_info(name, kind, shape))
 
 
-def tell_groups(graph: Any) -> None:
+def set_convolution_groups(graph: Any) -> None:
     """Set the number of groups of convolutions in tf2onnx's graph, in place.
 
     TensorFlow has no such attribute: their number is the channels of the input divided by those of
@@ -115,7 +117,7 @@ def tell_groups(graph: Any) -> None:
             node.set_attr("group", image[1] // kernel[1])
 
 
-def _pad_the_output(node: Any) -> None:
+def _replace_negative_pads_of_node(node: Any) -> None:
     """Replace a transposed convolution's negative pads by `output_padding`, in place.
 
     tf2onnx writes it as negative pads, half of them at the beginning. TensorFlow's windows begin
@@ -137,7 +139,7 @@ def _pad_the_output(node: Any) -> None:
     node.attribute.append(helper.make_attribute("output_padding", beyond))
 
 
-def _bring_out(loop: Any, graph: Any) -> None:
+def _read_unchanging_state_from_outside(loop: Any, graph: Any) -> None:
     """Let a loop's body read a state that never changes from outside, in place.
 
     A carried value has an unknown shape for ONNX's inference, since the body could change it.
@@ -167,13 +169,13 @@ def _bring_out(loop: Any, graph: Any) -> None:
             )
 
 
-def write_out_erfc(graph: Any) -> None:
+def replace_erfc(graph: Any) -> None:
     """Replace erfc x by 1 - erf x in a graph, in place: tf2onnx cannot convert Erfc."""
     from onnx import helper
 
     nodes = list(graph.node)
     for body in (body for node in nodes for body in node_subgraphs(node)):
-        write_out_erfc(body)
+        replace_erfc(body)
     if not any(node.op_type == "Erfc" for node in nodes):
         return
     del graph.node[:]
@@ -266,7 +268,7 @@ def convert_with_whole_loops(
         ) from error
 
 
-def make_aliases(graph: Any) -> frozenset[str]:
+def turn_gradient_stops_into_identities(graph: Any) -> frozenset[str]:
     """Turn nodes that stop gradients into Identity nodes, in place; return their names."""
     stopped = [node for node in _all_nodes(graph) if node.op_type in _STOPS]
     for node in stopped:
@@ -275,15 +277,17 @@ def make_aliases(graph: Any) -> frozenset[str]:
     return frozenset(node.name for node in stopped)
 
 
-def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+def turn_custom_gradients_into_identities(
+    graph: Any, result_counts: Mapping[str, int]
+) -> dict[str, tuple[str, ...]]:
     """Turn nodes of custom gradients into Identity nodes, in place; return their operands."""
     provided: dict[str, tuple[str, ...]] = {}
     read = {value for node in _all_nodes(graph) for value in node.input}
     read.update(output.name for output in graph.output)
     for node in graph.node:
-        if node.op_type == _HANDING and node.name in results:
+        if node.op_type == _HANDING and node.name in result_counts:
             pairs = list(zip(node.input, node.output, strict=True))
-            provided[node.name] = tuple(node.input[results[node.name] :])
+            provided[node.name] = tuple(node.input[result_counts[node.name] :])
             [(value, output)] = [pair for pair in pairs if pair[1] in read]
             node.op_type, node.input[:], node.output[:] = "Identity", [value], [output]
             del node.attribute[:]
@@ -291,12 +295,16 @@ def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[s
 
 
 @contextmanager
-def importing_definition(
-    definition: Any, weighted: bool, noted: WritingNotes, left: set[str], results: Container[str]
+def importing_definition_as_graph(
+    definition: Any,
+    keeps_weights: bool,
+    notes: WritingNotes,
+    unconverted_kinds: set[str],
+    result_counts: Container[str],
 ) -> Iterator[Any]:
     """Return a context in which tf2onnx is prepared; it gives the GraphDef as a tf.Graph.
 
-    Operations of the kinds in `left` stay.
+    Operations of the `unconverted_kinds` stay.
     """
     import tensorflow as tf
 
@@ -304,14 +312,14 @@ def importing_definition(
     with (
         tf.device("/cpu:0"),
         tf.Graph().as_default() as graph,
-        _folding_sizes(tfonnx),
-        _bfloat16_kept(),
-        shaping_functions(tfonnx),
-        nullcontext() if weighted else _omitting_weight_copies(),
-        patching_attribute(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
-        _rewriters_left_out(tfonnx),
+        _folding_only_sizes_and_weights(tfonnx),
+        _supporting_bfloat16(),
+        giving_function_inputs_shapes(tfonnx),
+        nullcontext() if keeps_weights else _omitting_weight_copies(),
+        patching_attribute(patch_owner(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
+        _keeping_recurrent_layers_separate(tfonnx),
         _keeping_shared_products(),
-        _recording_nodes(tfonnx, noted, left, results),
+        _recording_nodes(tfonnx, notes, unconverted_kinds, result_counts),
     ):
         tf.import_graph_def(definition, name="")
         yield graph
@@ -322,20 +330,20 @@ def write_tensorflow_onnx(graph: Any, frozen: Any) -> Any:
     return importlib.import_module("tf2onnx.tfonnx").process_tf_graph(
         graph,
         opset=OPSET,
-        input_names=[tensor.name for tensor in model_inputs(frozen)],
+        input_names=[tensor.name for tensor in input_tensors_without_tables(frozen)],
         output_names=[tensor.name for tensor in frozen.outputs],
         continue_on_error=True,
     )
 
 
-def remove_own_additions(graph: Any) -> Any:
+def optimize_aliases_and_loops(graph: Any) -> Any:
     """Return tf2onnx's graph after tf2onnx's own optimizers for aliases and for loops."""
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
     return optimizer.optimize_graph(graph, False, optimizers=chosen)
 
 
-def empty_weights(graph: Any) -> None:
+def replace_large_weights_by_one_number(graph: Any) -> None:
     """Replace each large float32 tensor of a GraphDef by one repeated number, in place."""
     for node in _definition_nodes(graph):
         tensor = node.attr["value"].tensor if node.op == "Const" else None
@@ -351,7 +359,7 @@ def _definition_nodes(graph: Any) -> Iterator[Any]:
         yield from function.node_def
 
 
-def drop_order(graph: Any) -> None:
+def remove_control_inputs(graph: Any) -> None:
     """Remove the control inputs, which only order operations, from a GraphDef, in place."""
     for node in _definition_nodes(graph):
         inputs = [value for value in node.input if not value.startswith("^")]
@@ -359,7 +367,7 @@ def drop_order(graph: Any) -> None:
         node.input.extend(inputs)
 
 
-def forget_seeds(graph: Any) -> None:
+def remove_seed_inputs(graph: Any) -> None:
     """Replace random operations with seed inputs by operations without them, in place.
 
     tf2onnx knows the generators that keep a state of their own.
@@ -373,7 +381,7 @@ def forget_seeds(graph: Any) -> None:
                 node.attr.pop(name, None)
 
 
-def allow_inlining(graph: Any) -> None:
+def remove_inlining_bans(graph: Any) -> None:
     """Remove the attributes that forbid inlining functions from a GraphDef, in place."""
     for holder in (*_definition_nodes(graph), *graph.library.function):
         for name in _KEPT_WHOLE:
@@ -391,7 +399,9 @@ def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
     from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
     from tensorflow.python.grappler import tf_optimizer
 
-    requested = [tensor.name for tensor in (*model_inputs(frozen), *frozen.outputs)]
+    requested = [
+        tensor.name for tensor in (*input_tensors_without_tables(frozen), *frozen.outputs)
+    ]
     config = config_pb2.ConfigProto()
     config.graph_options.infer_shapes = True
     config.graph_options.rewrite_options.optimizers[:] = ["function", "dependency"]
@@ -407,61 +417,63 @@ def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
 
 @contextmanager
 def _recording_nodes(
-    tfonnx: Any, noted: WritingNotes, left: set[str], results: Container[str]
+    tfonnx: Any, notes: WritingNotes, unconverted_kinds: set[str], results: Container[str]
 ) -> Iterator[None]:
-    """Return a context in which `noted` records which nodes tf2onnx writes for an operation.
+    """Return a context in which `notes` records which nodes tf2onnx writes for an operation.
 
     tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
-    and the operation's node, which it changes or replaces. Operations in `left` have no handler,
-    and loops whose handler fails are noted.
+    and the operation's node, which it changes or replaces. Operations of
+    `unconverted_kinds` have no handler, and loops whose handler fails are noted.
     """
     name = "tensorflow_onnx_mapping"
     mapping = getattr(tfonnx, name)
 
-    def recording(kind: str, handler: Any) -> Any:
+    def recording_handler(kind: str, handler: Any) -> Any:
         """Return a tf2onnx handler that also records which nodes it writes for an operation."""
 
         def handle_and_record(graph: Any, node: Any, **named: Any) -> Any:
             """Convert an operation by the handler, and record the nodes that this adds."""
             before, own = set(graph.get_nodes()), node.name
             if kind in _LOOPS:
-                _begin_lists_empty(graph, node)
+                _begin_tensor_list_empty(graph, node)
             try:
                 return handler(graph, node, **named)
             except Exception:
                 if kind in _LOOPS:
-                    noted.failed.add(kind)
+                    notes.failed.add(kind)
                 raise
             finally:
                 made = [node.name for node in graph.get_nodes() if node not in before]
                 if kind not in _LOOPS:
-                    noted.origins.update(dict.fromkeys((own, *made), own))
+                    notes.origins.update(dict.fromkeys((own, *made), own))
 
         return handle_and_record
 
     def map_handlers(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
-        """Convert a graph by tf2onnx, with handlers that record and without those in `left`."""
+        """Convert a graph by tf2onnx: handlers record, and `unconverted_kinds` have none."""
         watched = {
-            kind: (recording(kind, handler), *rest)
+            kind: (recording_handler(kind, handler), *rest)
             for kind, (handler, *rest) in handlers.items()
             if kind in _LOOPS or has_known_cost(DOMAIN, kind)
         }
         every = {
             kind: handle
-            for kind, handle in mend_handlers({**handlers, **watched}).items()
-            if kind not in left and kind not in _TEXT
+            for kind, handle in with_checks_of_lost_attributes({**handlers, **watched}).items()
+            if kind not in unconverted_kinds and kind not in _TEXT
         }
-        kept = {kind: (_as_it_is, *every[kind][1:]) for kind in _STOPS if kind in every}
+        kept = {
+            kind: (_leave_node_unchanged, *every[kind][1:]) for kind in _STOPS if kind in every
+        }
         if results and _HANDING in every:
             handle, *rest = every[_HANDING]
-            kept[_HANDING] = (_unless_named(handle, results), *rest)
+            kept[_HANDING] = (_handler_except_for_nodes(handle, results), *rest)
         return mapping(graph, {**every, **kept}, *more, **named)
 
     with patching_attribute(tfonnx, name, map_handlers, inventory.HANDLERS):
         yield
 
 
-def _unless_named(handle: Any, names: Container[str]) -> Any:
+def _handler_except_for_nodes(handle: Any, names: Container[str]) -> Any:
     """Return a tf2onnx handler that leaves the nodes of these names unchanged."""
 
     def handle_other_nodes(graph: Any, node: Any, **named: Any) -> Any:
@@ -471,7 +483,7 @@ def _unless_named(handle: Any, names: Container[str]) -> Any:
     return handle_other_nodes
 
 
-def _begin_lists_empty(graph: Any, loop: Any) -> None:
+def _begin_tensor_list_empty(graph: Any, loop: Any) -> None:
     """Let a loop's tensor list begin empty, and add its first row after the loop, in place.
 
     tf.scan without an initializer writes the first row before its loop, and tf2onnx supports only
@@ -483,7 +495,7 @@ def _begin_lists_empty(graph: Any, loop: Any) -> None:
     for index, begun in enumerate(loop.inputs):
         if begun.type != "TensorListSetItem" or begun.inputs[0].type != "TensorListReserve":
             continue
-        readers = list(_read_by(graph, loop.output[index]))
+        readers = list(_nodes_that_read(graph, loop.output[index]))
         stacked = all(reader.type == "TensorListStack" for reader in readers)
         if not stacked or body.input_names[index] in body.ta_reads:
             continue
@@ -496,16 +508,16 @@ def _begin_lists_empty(graph: Any, loop: Any) -> None:
             graph.copy_dtype(rows, joined.output[0])
 
 
-def _read_by(graph: Any, name: str) -> Iterator[Any]:
+def _nodes_that_read(graph: Any, name: str) -> Iterator[Any]:
     """Yield the nodes that read a value, directly or through Identity nodes."""
     for reader in graph.find_output_consumers(name):
         if reader.type == "Identity":
-            yield from _read_by(graph, reader.output[0])
+            yield from _nodes_that_read(graph, reader.output[0])
         else:
             yield reader
 
 
-def _as_it_is(*_given: Any, **_named: Any) -> None:
+def _leave_node_unchanged(*_given: Any, **_named: Any) -> None:
     """Do nothing: a tf2onnx handler that leaves a node unchanged."""
 
 
@@ -537,7 +549,7 @@ def _is_read_once(node: Any) -> bool:
 
 
 @contextmanager
-def _folding_sizes(tfonnx: Any) -> Iterator[None]:
+def _folding_only_sizes_and_weights(tfonnx: Any) -> Iterator[None]:
     """Return a context in which tf2onnx folds only sizes and moved weights into constants.
 
     All are folded in one run instead of one run each.
@@ -548,7 +560,7 @@ def _folding_sizes(tfonnx: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
+def _keeping_recurrent_layers_separate(tfonnx: Any) -> Iterator[None]:
     """Return a context in which tf2onnx does not join two recurrent layers into one."""
     with ExitStack() as undo:
         for name in _JOINING:
@@ -560,7 +572,7 @@ def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _bfloat16_kept() -> Iterator[None]:
+def _supporting_bfloat16() -> Iterator[None]:
     """Return a context in which tf2onnx can convert bfloat16.
 
     tf2onnx treats it as float16 and fails.
@@ -597,33 +609,33 @@ def _omitting_weight_copies() -> Iterator[None]:
     utils = importlib.import_module("tf2onnx.tf_utils")
     read, write, taken = numpy_helper.to_array, numpy_helper.from_array, utils.get_tf_tensor_data
 
-    def spread(dtype: Any, dims: Any) -> Any:
+    def array_of_one_number(dtype: Any, dims: Any) -> Any:
         """Return an array of this shape that repeats one number, stored only once."""
         return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
 
-    def array(tensor: Any, *more: Any, **named: Any) -> Any:
+    def proto_to_array(tensor: Any, *more: Any, **named: Any) -> Any:
         """Return a TensorProto as an array; without data, an array that repeats one number."""
         if not is_dataless_tensor(tensor):
             return read(tensor, *more, **named)
-        return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
+        return array_of_one_number(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
 
-    def proto(values: Any, name: str | None = None) -> Any:
+    def array_to_proto(values: Any, name: str | None = None) -> Any:
         """Return an array as a TensorProto, without data if its elements are all `NUMBER`."""
-        if not is_uniform(np.asanyarray(values)):
+        if not is_filled_array(np.asanyarray(values)):
             return write(values, name)
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         return drop_tensor_data(TensorProto(name=name or "", data_type=kind, dims=values.shape))
 
-    def constant(tensor: Any) -> Any:
+    def constant_array(tensor: Any) -> Any:
         """Return the array of a TensorFlow constant; one repeated number is stored only once."""
         if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
             return taken(tensor)
-        return spread(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
+        return array_of_one_number(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
 
     with (
-        patching_attribute(numpy_helper, "to_array", array, inventory.ONNX_ARRAYS),
-        patching_attribute(numpy_helper, "from_array", proto, inventory.ONNX_ARRAYS),
-        patching_attribute(utils, "get_tf_tensor_data", constant, inventory.CONSTANTS),
+        patching_attribute(numpy_helper, "to_array", proto_to_array, inventory.ONNX_ARRAYS),
+        patching_attribute(numpy_helper, "from_array", array_to_proto, inventory.ONNX_ARRAYS),
+        patching_attribute(utils, "get_tf_tensor_data", constant_array, inventory.CONSTANTS),
     ):
         yield
 

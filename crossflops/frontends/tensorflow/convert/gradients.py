@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from crossflops.frontends.converted import all_nested_nodes, with_weights
-from crossflops.frontends.own_gradients import Application, with_functions
+from crossflops.frontends.converted import all_nested_nodes, with_parameter_names
+from crossflops.frontends.own_gradients import Application, with_own_gradient_functions
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     KIND,
     OwnGradient,
-    gradients_from_registry,
+    operations_without_gradient,
     recompute_regions,
 )
 from crossflops.frontends.tensorflow.record.layers import LayerTable
@@ -27,7 +27,7 @@ _WITHIN = (
 )
 
 
-def distinct(names: Iterable[str]) -> list[str]:
+def make_names_unique(names: Iterable[str]) -> list[str]:
     """Return names made unique by numbers: "Variable", "Variable_2"."""
     times: Counter[str] = Counter()
     different = []
@@ -44,7 +44,9 @@ class WeightNames(NamedTuple):
     missing: frozenset[str] = frozenset()
 
 
-def find_weights(graph: Graph, function: Any, full: Any, layers: LayerTable) -> WeightNames:
+def find_parameter_names(
+    graph: Graph, function: Any, full: Any, layers: LayerTable
+) -> WeightNames:
     """Return the names of parameters by stored tensor of a graph, and the missing parameters.
 
     `function` is the traced one, `full` the graph that was converted.
@@ -79,11 +81,13 @@ def add_own_functions(
 
     `provided` are their inputs, `names` those of parameters by stored tensors.
     """
-    applied = (_application(own, graph, provided.get(own.name, ()), names) for own in owns)
-    return with_functions(graph, filter(None, applied))
+    applied = (
+        _custom_gradient_application(own, graph, provided.get(own.name, ()), names) for own in owns
+    )
+    return with_own_gradient_functions(graph, filter(None, applied))
 
 
-def _application(
+def _custom_gradient_application(
     own: OwnGradient, graph: Graph, provided: Sequence[str], names: Mapping[str, str]
 ) -> Application | None:
     """Return where a custom gradient function is used in the graph, or None if not followed."""
@@ -108,7 +112,7 @@ class _GradientMarks:
     def __init__(self, frozen: Any, owns: Iterable[OwnGradient]) -> None:
         """Find recomputed regions and operations without gradients in a frozen graph."""
         self.again: dict[str, int] = {}
-        known = gradients_from_registry(frozen)
+        known = operations_without_gradient(frozen)
         self.reasons, self.stopped = dict(known.reasons), known.stopped
         for number, part in enumerate(recompute_regions(frozen), 1):
             self.reasons |= dict.fromkeys(part & self.again.keys(), _WITHIN)
@@ -163,7 +167,7 @@ def _match_new_tensors(
         # biases of a recurrent layer, which ONNX wants twice, and weights side by side
         parts = [name for name in near if spec.numel % max(prod(shapes[name][1]), 1) == 0]
         if not similar and not parts:  # a further use, as of a tied table that is transposed
-            similar = _single_name(
+            similar = _names_if_single(
                 name
                 for name in sorted({*names.values()} & shapes.keys())
                 if _is_nested_module(shapes[name][0], node.path)
@@ -175,7 +179,7 @@ def _match_new_tensors(
     return anew, lost
 
 
-def _single_name(names: Iterable[str]) -> list[str]:
+def _names_if_single(names: Iterable[str]) -> list[str]:
     """Return the names if there is exactly one, otherwise []."""
     distinct = list(names)
     return distinct if len(distinct) == 1 else []
@@ -208,14 +212,14 @@ def _sizes_without_ones(shape: tuple[int, ...]) -> list[int]:
     return sorted(size for size in shape if size != 1)
 
 
-def with_arguments(graph: Graph, function: Any) -> Graph:
+def with_argument_names(graph: Graph, function: Any) -> Graph:
     """Return the graph with its inputs named after the function's arguments ("0.kernel")."""
     tensors = (tensor.name for tensor in function.inputs)
     names = dict(zip(tensors, argument_names(function), strict=False))
     inputs = (msgspec.structs.replace(i, name=names.get(i.name, i.name)) for i in graph.inputs)
     outputs = (msgspec.structs.replace(o, name=names.get(o.name, o.name)) for o in graph.outputs)
     return msgspec.structs.replace(
-        with_weights(graph, names), inputs=tuple(inputs), outputs=tuple(outputs)
+        with_parameter_names(graph, names), inputs=tuple(inputs), outputs=tuple(outputs)
     )
 
 

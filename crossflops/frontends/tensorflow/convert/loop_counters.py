@@ -3,8 +3,8 @@
 tf2onnx makes int64 of the greatest number of runs, as a Loop of ONNX wants it
 (tf2onnx/onnx_opset/controlflow.py: While), leaves the counter that the condition compares with it
 as the int32 that it is in TensorFlow, and compares both as floats. Of whole numbers the runs of a
-loop follow (`converter.compare_whole_numbers` takes the casts away), and no runtime compares two
-types.
+loop follow (`converter.compare_integers_without_casts` takes the casts away), and no runtime
+compares two types.
 """
 
 from collections.abc import Mapping
@@ -14,23 +14,23 @@ _COMPARED = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 _INT32, _INT64 = 6, 7  # TensorProto.DataType
 
 
-def widen_counters(graph: Any, enclosing: Mapping[str, int] = {}) -> None:
+def compare_counters_as_int64(graph: Any, enclosing: Mapping[str, int] = {}) -> None:
     """Let nodes that compare int32 with int64 compare int64 values, also in bodies, in place.
 
     `enclosing` are the types of the outer values that the graph sees.
     """
-    types = {**enclosing, **_types(graph)}
+    types = {**enclosing, **_element_types_by_name(graph)}
     for node in list(graph.node):
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                widen_counters(attribute.g, types)
+                compare_counters_as_int64(attribute.g, types)
         kinds = [types.get(name) for name in node.input]
         if node.op_type in _COMPARED and set(kinds) == {_INT32, _INT64}:
             index = kinds.index(_INT32)
-            node.input[index] = _widen(graph, node, node.input[index])
+            node.input[index] = _add_int64_copy(graph, node, node.input[index])
 
 
-def _types(graph: Any) -> dict[str, int]:
+def _element_types_by_name(graph: Any) -> dict[str, int]:
     """Return the element types (ONNX numbers) of a graph's values by name."""
     types = {tensor.name: tensor.data_type for tensor in graph.initializer}
     values = (*graph.input, *graph.value_info)
@@ -41,7 +41,7 @@ def _types(graph: Any) -> dict[str, int]:
     return types
 
 
-def _widen(graph: Any, node: Any, name: str) -> str:
+def _add_int64_copy(graph: Any, node: Any, name: str) -> str:
     """Add an int64 copy of a value to the graph, by a Cast or a constant; return its name."""
     from onnx import helper, numpy_helper
 

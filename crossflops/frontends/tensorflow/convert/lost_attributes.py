@@ -72,7 +72,7 @@ IGNORED: Mapping[str, str | Mapping[str, str]] = {
 _BATCH_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
-def _as_of_batch(graph: Any, node: Any) -> bool:
+def _use_batch_statistics_if_possible(graph: Any, node: Any) -> bool:
     """Let a batch norm in training use its batch's statistics; return if it can be converted.
 
     tf2onnx uses the moving statistics where the factor of their average is not 1. A norm whose
@@ -86,13 +86,13 @@ def _as_of_batch(graph: Any, node: Any) -> bool:
     return True
 
 
-def _as_sums(_graph: Any, node: Any) -> bool:
+def _add_rows_of_equal_index(_graph: Any, node: Any) -> bool:
     """Let rows that are scattered to one index add up; return True: it can be converted."""
     node.set_attr("reduction", "add")
     return True
 
 
-def _as_it_is(_graph: Any, _node: Any) -> bool:
+def _cannot_be_converted(_graph: Any, _node: Any) -> bool:
     """Return False: tf2onnx cannot convert an average of areas.
 
     tf2onnx would pick single elements.
@@ -110,10 +110,10 @@ def _has_known_size(_graph: Any, node: Any) -> bool:
 
 # By the kind of operation: what mends its node, and says whether tf2onnx may translate it.
 _REVIEWED: dict[str, Callable[[Any, Any], bool]] = {
-    **dict.fromkeys(_BATCH_NORMS, _as_of_batch),
+    **dict.fromkeys(_BATCH_NORMS, _use_batch_statistics_if_possible),
     "Conv2DBackpropInput": _has_known_size,
-    "ScatterNd": _as_sums,
-    "ResizeArea": _as_it_is,
+    "ScatterNd": _add_rows_of_equal_index,
+    "ResizeArea": _cannot_be_converted,
 }
 
 
@@ -126,7 +126,7 @@ def _begin_pads(node: Any) -> list[int]:
     return pads[:2]
 
 
-def _begin_with(node: Any, begin: list[int]) -> None:
+def _set_begin_pads(node: Any, begin: list[int]) -> None:
     """Set the padding at the begin of each axis to `begin`; the sum of an axis stays, in place.
 
     tf2onnx puts half of it before, whatever the operation says.
@@ -136,25 +136,25 @@ def _begin_with(node: Any, begin: list[int]) -> None:
     node.set_attr("pads", [*begin, *(size - own for size, own in zip(ends, begin, strict=True))])
 
 
-def mend_handlers(handlers: dict[str, Any]) -> dict[str, Any]:
+def with_checks_of_lost_attributes(handlers: dict[str, Any]) -> dict[str, Any]:
     """Return tf2onnx's handlers, changed so that no attribute is lost."""
 
-    def mend(kind: str, handler: Any) -> Any:
+    def with_check(kind: str, handler: Any) -> Any:
         """Return a tf2onnx handler that first checks the attributes that tf2onnx would lose."""
 
-        def handle(graph: Any, node: Any, **named: Any) -> Any:
+        def check_and_convert(graph: Any, node: Any, **named: Any) -> Any:
             """Convert an operation; return None if a lost attribute would change its result."""
             if not _REVIEWED[kind](graph, node):
                 return None
             begin = _begin_pads(node)
             result = handler(graph, node, **named)
             if begin:
-                _begin_with(node, begin)
+                _set_begin_pads(node, begin)
             return result
 
-        return handle
+        return check_and_convert
 
     return {
-        kind: (mend(kind, handler), *rest) if kind in _REVIEWED else (handler, *rest)
+        kind: (with_check(kind, handler), *rest) if kind in _REVIEWED else (handler, *rest)
         for kind, (handler, *rest) in handlers.items()
     }

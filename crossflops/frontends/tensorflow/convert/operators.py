@@ -13,7 +13,7 @@ from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.record.layers import RECURRENT, LayerTable
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Scalar
-from crossflops.ir.training import gradients_of, rerun_of
+from crossflops.ir.training import gradient_call_key, rerun_call_key
 
 # They hold or hand on what others made, and no counter says anything of them.
 _SILENT = ("Const", "Placeholder", "NoOp", "Identity")
@@ -24,7 +24,7 @@ _NOTES = re.compile(r"^_|^T$|^T[a-z]+$")
 _BODY = re.compile(r"/(?:body|cond|then|else)/_\d+/")
 
 
-def operations(graph: Any) -> list[Any]:
+def computing_operations(graph: Any) -> list[Any]:
     """Return the operations of a frozen graph that compute or move values, in their order."""
     return [op for op in graph.get_operations() if op.type not in _SILENT]
 
@@ -34,9 +34,9 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     by_key: dict[str, Call] = {"(model)": _module_scope_call("(model)", None, 0, layers)}
     operators: list[Call] = []
     loops, branches = loop_operation_names(graph), branch_operation_names(graph)
-    for op in operations(graph):
+    for op in computing_operations(graph):
         scope, module = layers.operation_scope(op.name)
-        parent = _open_layer_call(scope, module, layers, by_key)
+        parent = _layer_call_key(scope, module, layers, by_key)
         stored = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
         operators.append(_operator_call(op, parent, module, stored, layers))
     below: dict[str, list[Call]] = {}
@@ -48,12 +48,12 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     return tuple(order)
 
 
-def _open_layer_call(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
+def _layer_call_key(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
     """Return the key of the call of a layer by its name scope; add the call if it is new."""
     if not scope:
         return "(model)"
     if scope not in by_key:
-        parent = _open_layer_call(*layers.parent_scope(scope), layers, by_key)
+        parent = _layer_call_key(*layers.parent_scope(scope), layers, by_key)
         by_key[scope] = _module_scope_call(scope, parent, module, layers)
     return scope
 
@@ -78,7 +78,7 @@ def _operator_call(
     op: Any, parent: str, module: int, stored: Mapping[str, Scalar], layers: LayerTable
 ) -> Call:
     """Return the operator call of a TensorFlow operation, with its settings and its layer."""
-    layer = layers.kind(module, op.name)
+    layer = layers.layer_kind(module, op.name)
     inputs = tuple(_operation_inputs(op))
     outputs = tuple(
         _operation_tensor_spec(f"output_{n}", tensor) for n, tensor in enumerate(op.outputs)
@@ -92,8 +92,8 @@ def _operator_call(
         settings={
             **_operation_settings(op),
             **stored,
-            "cut": _is_cut(op),
-            "after": _producer_kind(op, layer),
+            "cut": _is_cut_into_blocks(op),
+            "after": _producer_of_first_input(op, layer),
             "layer": layer,
         },
         inputs=inputs,
@@ -101,7 +101,7 @@ def _operator_call(
     )
 
 
-def _producer_kind(op: Any, layer: str) -> str:
+def _producer_of_first_input(op: Any, layer: str) -> str:
     """Return what made an operation's first input: "convolution", "product", "recurrent" or ""."""
     if layer == RECURRENT:
         return "recurrent"
@@ -114,7 +114,7 @@ def _producer_kind(op: Any, layer: str) -> str:
     return "product" if "MatMul" in kind or kind == "Einsum" else ""
 
 
-def _is_cut(op: Any) -> bool:
+def _is_cut_into_blocks(op: Any) -> bool:
     """Return whether an operation's input is an image cut into pieces (dilated convolution)."""
     maker = op.inputs[0].op if op.inputs else None
     while maker is not None and maker.type in _LIFTED and maker.inputs:
@@ -210,7 +210,7 @@ def _ends_conditional(op: Any) -> bool:
     return op.type == "Merge" and all(tensor.op.type != "NextIteration" for tensor in op.inputs)
 
 
-def local_name(name: str) -> str:
+def operation_name_in_function(name: str) -> str:
     """Return an operation's name without the names of functions that it was inlined from.
 
     "lstm/while/body/_1/lstm/while/MatMul" is "lstm/while/MatMul" in the body.
@@ -245,9 +245,9 @@ class Links:
         """Take a frozen graph, and the operation names that nodes were made for."""
         self._origins = origins
         self._ops: dict[str, Any] = {}
-        for op in operations(frozen):
+        for op in computing_operations(frozen):
             self._ops.setdefault(op.name, op)
-            self._ops.setdefault(local_name(op.name), op)
+            self._ops.setdefault(operation_name_in_function(op.name), op)
         self._taken: set[str] = set()
 
     def operation_name(self, node: Node) -> str | None:
@@ -270,8 +270,8 @@ class Links:
             or next(
                 (op for op in fed if op.type in CONTRACTIONS and op.name not in self._taken), None
             )
-            or self._nearest(named, _operand_makers)
-            or self._nearest(fed, _direct_readers)
+            or self._nearest_contraction_without_node(named, _operand_makers)
+            or self._nearest_contraction_without_node(fed, _direct_readers)
         )
         if candidates is None:
             return named[0].name if named else None
@@ -309,7 +309,9 @@ class Links:
                     yield self._ops[candidate]
                     break
 
-    def _nearest(self, begin: list[Any], step: Callable[[Any], list[Any]]) -> Any:
+    def _nearest_contraction_without_node(
+        self, begin: list[Any], step: Callable[[Any], list[Any]]
+    ) -> Any:
         """Return the contraction without a node that is the fewest steps away, or None."""
         todo, seen = list(begin), {op.name for op in begin}
         for op in todo:
@@ -390,7 +392,7 @@ def link_operations(
     return graph, every
 
 
-def stand_for_operations(
+def count_nodes_as_operations(
     graph: Graph, calls: Iterable[Call], frozen: Any, origins: Mapping[str, str]
 ) -> Graph:
     """Return the graph with nodes counted as the operation that they were written for."""
@@ -498,7 +500,7 @@ def training_step_calls(
             call,
             settings={**call.settings, "gradient": True},
             live=call.key in used,
-            of=tuple(_work_of(call, multiplying)) if call.key in used else (),
+            of=tuple(_training_work_keys(call, multiplying)) if call.key in used else (),
         )
         for name, call in of_step.items()
         if name not in known
@@ -541,7 +543,7 @@ def _forward_calls_of_step(of_step: Mapping[str, Call], forward: Iterable[Call])
             yield call
 
 
-def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
+def _training_work_keys(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
     """Yield keys of the gradients or recomputations that a call of a training step may be.
 
     A gradient has the name of its operation. A recomputed operation (tf.recompute_grad) has a name
@@ -550,16 +552,16 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
     name = call.key.removeprefix(_TAPE)
     above = [stored for stored in multiplying if call.target in _BACKWARD[stored.target]]
     if name != call.key or _OF_BODY in name:
-        named = (stored for stored in above if _is_named(name, stored.key))
+        named = (stored for stored in above if _is_gradient_of_name(name, stored.key))
         stored = next(named, None)
         similar = (
             [stored] if stored else [other for other in above if _has_fitting_sizes(call, other)]
         )
-        yield from (gradients_of(stored.key) for stored in similar)
+        yield from (gradient_call_key(stored.key) for stored in similar)
     else:
         similar = [stored for stored in multiplying if stored.target == call.target]
         yield from (
-            rerun_of(stored.key)
+            rerun_call_key(stored.key)
             for stored in similar
             if _float_sizes(stored) == _float_sizes(call)
         )
@@ -576,14 +578,14 @@ def _float_sizes(call: Call) -> Counter[int]:
     return Counter(spec.numel for spec in floats if spec.shape is not None)
 
 
-def _is_named(gradient: str, name: str) -> bool:
+def _is_gradient_of_name(gradient: str, name: str) -> bool:
     """Return whether a gradient operation has the name of this forward operation.
 
     By name in the gradient of a function or a loop: tensorflow/python/ops/gradients_util.py.
     """
     if _OF_BODY in gradient:
         own = gradient.rpartition(_OF_BODY)[2].rpartition("_grad/")[0]
-        return f"/{local_name(name)}".endswith(f"/{own}")
+        return f"/{operation_name_in_function(name)}".endswith(f"/{own}")
     return _is_in_scope(name, gradient.rpartition("/")[0])
 
 

@@ -51,7 +51,7 @@ class OwnGradient(msgspec.Struct, frozen=True):
     unfollowed: str
 
 
-def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
+def custom_gradient_uses(graph: Any) -> tuple[OwnGradient, ...]:
     """Return the uses of custom gradient functions in a frozen graph.
 
     Those of TensorFlow itself, as of tf.nn.silu, are derived from their operations, and those on
@@ -61,9 +61,9 @@ def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
     again = {name for part in recompute_regions(graph) for name in part}
     alive = _ancestor_operations((), [tensor.op for tensor in graph.outputs])
     return tuple(
-        _own_gradient(op, gradient, repeated, again)
+        _custom_gradient_use(op, gradient, repeated, again)
         for op, gradient in _custom_gradient_ends(graph)
-        if op.name in alive and not _is_library(gradient)
+        if op.name in alive and not _is_gradient_of_tensorflow(gradient)
     )
 
 
@@ -72,7 +72,7 @@ def result_count_by_gradient(owns: Iterable[OwnGradient]) -> dict[str, int]:
     return {own.name: own.results for own in owns if not own.unfollowed}
 
 
-def _own_gradient(
+def _custom_gradient_use(
     op: Any, gradient: str, repeated: Container[str], recompute_keys: Container[str]
 ) -> OwnGradient:
     """Return the use of a custom gradient: its operation, operands, results and region."""
@@ -102,7 +102,7 @@ def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
     """Yield the operations that read a tensor, directly or through Identity operations."""
     for reader in tensor.consumers():
         if reader.type == "Identity":
-            yield from _readers_past_aliases(reader.outputs[0])
+            yield from _readers_past_aliases(reader.run_and_measure_rounding[0])
         else:
             yield reader
 
@@ -113,7 +113,7 @@ def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
     Operations before the results of a nested function are included.
     """
     for op, gradient in _custom_gradient_ends(graph):
-        if _recomputes(gradient):
+        if _is_gradient_of_recompute(gradient):
             results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
             yield _ancestor_operations(handed[results:], handed[:results])
 
@@ -127,10 +127,10 @@ def _custom_gradient_ends(graph: Any) -> Iterator[tuple[Any, str]]:
 
 def _gradient_result_count(gradient: str) -> int:
     """Return the number of results of the function with this custom gradient."""
-    return int(gradient_closure(gradient)["flat_result_len"])
+    return int(gradient_closure_variables(gradient)["flat_result_len"])
 
 
-def gradient_closure(gradient: str) -> dict[str, Any]:
+def gradient_closure_variables(gradient: str) -> dict[str, Any]:
     """Return the variables by name that the function of a custom gradient closes over."""
     from tensorflow.python.framework.ops import gradient_registry
 
@@ -138,15 +138,15 @@ def gradient_closure(gradient: str) -> dict[str, Any]:
     return dict(getclosurevars(inner).nonlocals)
 
 
-def _recomputes(gradient: str) -> bool:
+def _is_gradient_of_recompute(gradient: str) -> bool:
     """Return whether a custom gradient is that of tf.recompute_grad."""
-    function = gradient_closure(gradient)["grad_fn"]
+    function = gradient_closure_variables(gradient)["grad_fn"]
     return "recompute_grad" in getattr(function, "__qualname__", "")
 
 
-def _is_library(gradient: str) -> bool:
+def _is_gradient_of_tensorflow(gradient: str) -> bool:
     """Return whether a custom gradient is code of TensorFlow, not of the user."""
-    function = gradient_closure(gradient)["grad_fn"]
+    function = gradient_closure_variables(gradient)["grad_fn"]
     return str(getattr(function, "__module__", "")).partition(".")[0] == "tensorflow"
 
 
@@ -190,7 +190,7 @@ class RegisteredGradients(msgspec.Struct, frozen=True):
     reasons: dict[str, str]
 
 
-def gradients_from_registry(graph: Any) -> RegisteredGradients:
+def operations_without_gradient(graph: Any) -> RegisteredGradients:
     """Return which operations of a frozen graph have no gradient, by TensorFlow's registry."""
     verdicts: dict[str, bool | str] = {}
     stopped, reasons = set(), {}
@@ -202,7 +202,7 @@ def gradients_from_registry(graph: Any) -> RegisteredGradients:
         ):
             continue
         if op.type not in verdicts:
-            verdicts[op.type] = _gradient_verdict(op)
+            verdicts[op.type] = _passes_gradient_or_reason(op)
         verdict = verdicts[op.type]
         if isinstance(verdict, str):
             reasons[op.name] = verdict
@@ -216,7 +216,7 @@ def _has_float_tensors(tensors: Iterable[Any]) -> bool:
     return any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in tensors)
 
 
-def _gradient_verdict(op: Any) -> bool | str:
+def _passes_gradient_or_reason(op: Any) -> bool | str:
     """Return whether an operation passes a gradient on, or a text on why that is unknown.
 
     A gradient that cannot be made of this operation alone is assumed to reach one.

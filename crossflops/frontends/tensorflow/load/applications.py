@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 
 from crossflops.errors import TargetError, nearest_name_hint
-from crossflops.frontends.named import Library, NamedModel, names_in_package
+from crossflops.frontends.named import Library, NamedModel, names_in_package_sources
 from crossflops.ir.graph import TensorSpec
 
 _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a public name
@@ -16,11 +16,11 @@ class Applications(Library):
     prefix = "keras"
     package = "keras"
 
-    def names(self) -> Sequence[str]:
+    def model_names(self) -> Sequence[str]:
         """Return the names that keras.applications exports, () without Keras."""
-        return names_in_package("keras", "src/applications", _EXPORTED)
+        return names_in_package_sources("keras", "src/applications", _EXPORTED)
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Return the model without pretrained weights, built for the requested image size."""
@@ -51,7 +51,7 @@ class KerasHub(Library):
     package = "keras_hub"
     names_models = False  # presets are not in the files of the library
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Return the backbone of a preset, from its config and without its weights."""

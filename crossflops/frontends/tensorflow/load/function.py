@@ -3,10 +3,14 @@
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
+from crossflops.frontends.inputs import Arguments
+
+# A function of tensors, and the positional and keyword inputs to trace it with.
+CallToTrace: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 _INPUTS = ("Placeholder", "PlaceholderWithDefault")
 _NO_RESULTS = ("Const", "NoOp", "Assert", "Placeholder", "SaveV2", "RestoreV2")
@@ -14,7 +18,7 @@ _RESOURCE = 20  # tensorflow/core/framework/types.proto: DT_RESOURCE
 _VARIABLES = ("VariableV2", "VarHandleOp", "VarIsInitializedOp")
 
 
-def function_of(
+def graph_as_function(
     graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Callable[..., Any]:
     """Return a function that runs a frozen graph on inputs for its placeholders.
@@ -26,7 +30,7 @@ def function_of(
     if isinstance(graph, tf.Graph):
         graph = graph.as_graph_def()
     nodes = list(graph.node)
-    if any(node.op in _VARIABLES or _is_variable(node) for node in nodes):
+    if any(node.op in _VARIABLES or _is_variable_handle(node) for node in nodes):
         raise InputError(
             "the graph has variables, but does not contain their shapes",
             "freeze the graph (turn its variables into constants), or give the SavedModel",
@@ -42,7 +46,7 @@ def function_of(
     results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
     indices = [name for name in requested if name not in kwargs]
 
-    def run(*provided: Any, **named: Any) -> Any:
+    def run_graph(*provided: Any, **named: Any) -> Any:
         """Return the results of the frozen graph for these inputs, as a list."""
         inputs = {f"{name}:0": tensor for name, tensor in zip(indices, provided, strict=True)}
         inputs |= {f"{name}:0": tensor for name, tensor in named.items()}
@@ -51,10 +55,10 @@ def function_of(
         )
         return [tensor for op in imported for tensor in op.outputs]
 
-    return run
+    return run_graph
 
 
-def _is_variable(node: Any) -> bool:
+def _is_variable_handle(node: Any) -> bool:
     """Return whether a GraphDef's node is the handle of a variable: the graph is not frozen."""
     return bool(node.op == "Placeholder" and node.attr["dtype"].type == _RESOURCE)
 
@@ -74,7 +78,7 @@ def require_tensorflow() -> None:
         )
 
 
-def is_frozen(model: Any) -> bool:
+def may_be_frozen(model: Any) -> bool:
     """Return whether a model may have constants for variables: a graph or a SavedModel."""
     import tensorflow as tf
 
@@ -88,14 +92,14 @@ def is_rebuilt(model: Any) -> bool:
 
 def function_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> Arguments:
     """Return (args, kwargs) of the function that is traced for the model. Raises InputError."""
-    return call_of(model, args, dict(kwargs), training)[1:]
+    return call_to_trace(model, args, dict(kwargs), training)[1:]
 
 
-def call_of(
+def call_to_trace(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+) -> CallToTrace:
     """Return (function, args, kwargs) to trace for a model in train or evaluation mode.
 
     Raises InputError where it takes others.
@@ -103,7 +107,7 @@ def call_of(
     import tensorflow as tf
 
     if isinstance(model, tf.compat.v1.GraphDef | tf.Graph):
-        return function_of(model, args, kwargs), args, kwargs
+        return graph_as_function(model, args, kwargs), args, kwargs
     if is_keras_layer(model):
         return _keras_call(model, args, kwargs, training)
     if hasattr(model, "signatures") and len(model.signatures):
@@ -128,7 +132,7 @@ def is_keras_layer(model: Any) -> bool:
 
 def _keras_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+) -> CallToTrace:
     """Return (function, args, kwargs) to trace for a Keras layer or model."""
     names = _call_parameter_names(model)
     mode = {"training": training} if "training" in names else {}
@@ -146,9 +150,7 @@ def keras_input_structure(model: Any) -> Any:
     return getattr(within, "_inputs_struct", None)
 
 
-def _unpack_inputs(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _unpack_inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Return (args, kwargs) with a single list or dict of inputs unpacked."""
     if len(args) == 1 and not kwargs and isinstance(args[0], dict):
         return (), args[0]
@@ -163,7 +165,7 @@ def _functional_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     mode: dict[str, bool],
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+) -> CallToTrace:
     """Return (function, args, kwargs) to trace for a functional Keras model. Raises InputError."""
     names = [tensor.name for tensor in model.inputs]
     full = isinstance(requested, dict)
@@ -216,9 +218,7 @@ def _call_parameter_names(model: Any) -> tuple[str, ...]:
     return tuple(parameters)
 
 
-def _signature_call(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+def _signature_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallToTrace:
     """Return (function, args, kwargs) to trace for a SavedModel's signature. Raises InputError."""
     signatures = model.signatures
     name = active_signature(model)

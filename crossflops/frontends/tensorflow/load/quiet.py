@@ -22,7 +22,7 @@ _STDERR = 2
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quieting_tensorflow() -> Iterator[None]:
     """Return a context in which TensorFlow logs only errors of its C++ code.
 
     If TF_CPP_MIN_LOG_LEVEL is set, the user wants the logs: then nothing is changed.
@@ -69,7 +69,7 @@ def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[Mod
         if threading.active_count() > 1:  # what others write to the descriptor would be lost
             load(module)
             return
-        with tempfile.TemporaryFile() as spoken, _descriptor_on(spoken.fileno()) as shown:
+        with tempfile.TemporaryFile() as spoken, _redirecting_stderr_to(spoken.fileno()) as shown:
             try:
                 load(module)
             except BaseException:
@@ -81,7 +81,7 @@ def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[Mod
 
 
 @contextmanager
-def _descriptor_on(file: int) -> Iterator[int]:
+def _redirecting_stderr_to(file: int) -> Iterator[int]:
     """Return a context in which stderr goes to a file; it yields the descriptor of the real
     stderr.
     """

@@ -9,10 +9,10 @@ from typing import Any
 
 from crossflops.errors import TargetError
 from crossflops.frontends.frontend import require_packages
-from crossflops.frontends.tensorflow.kinds import split_signature
+from crossflops.frontends.tensorflow.kinds import split_path_and_signature
 from crossflops.frontends.tensorflow.load.function import CHOSEN, require_tensorflow
 from crossflops.frontends.tensorflow.load.messages import short_error_text
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
@@ -30,12 +30,12 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
     A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed. Raises
     TargetError, MissingExtraError.
     """
-    path, signature = split_signature(target)
+    path, signature = split_path_and_signature(target)
     if not path.exists():
         raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
     if path.is_file():
-        refuse_stand_in(path)
-    if path.suffix not in _OF_KERAS or _backend() == "tensorflow":
+        reject_pointer_or_web_page(path)
+    if path.suffix not in _OF_KERAS or _keras_backend() == "tensorflow":
         require_tensorflow()
     if path.suffix == ".keras":
         _check_keras_archive(path, allow_pickle)
@@ -55,7 +55,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
                 f"{path} has an operation that TensorFlow does not know: {unknown['name']}",
                 "call tf.load_op_library with its library in the file of --formulas",
             ) from error
-        own = _own_classes(path) if path.suffix == ".keras" else []
+        own = _custom_class_names(path) if path.suffix == ".keras" else []
         if own:
             raise TargetError(
                 f"{path} has layers that Keras does not know: {', '.join(own)}",
@@ -67,7 +67,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
         ) from error
 
 
-def _backend() -> str:
+def _keras_backend() -> str:
     """Return the name of Keras's backend. Raises MissingExtraError without Keras."""
     require_packages(("keras",), "read a file of Keras", "tensorflow")
     import keras
@@ -124,7 +124,7 @@ def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
         if "config.json" not in archive.namelist():
             raise TargetError(f"{path} contains no Keras model: config.json is missing", _AGAIN)
     if not allow_pickle and any(
-        config.get("class_name") == "__lambda__" for config in _config(path)
+        config.get("class_name") == "__lambda__" for config in _keras_config_objects(path)
     ):
         raise TargetError(
             f"{path} contains a Python lambda, which is code",
@@ -132,16 +132,18 @@ def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
         )
 
 
-def _own_classes(path: Path) -> list[str]:
+def _custom_class_names(path: Path) -> list[str]:
     """Return the names of classes in a Keras file's configuration that Keras does not have."""
     classes = (
-        config for config in _config(path) if not str(config.get("module")).startswith(_KNOWN)
+        config
+        for config in _keras_config_objects(path)
+        if not str(config.get("module")).startswith(_KNOWN)
     )
     names = {str(config["class_name"]) for config in classes if "class_name" in config}
     return sorted(name for name in names if not name.startswith("__"))
 
 
-def _config(path: Path) -> Iterator[dict[str, Any]]:
+def _keras_config_objects(path: Path) -> Iterator[dict[str, Any]]:
     """Yield all objects (dicts) in a Keras file's configuration; outer ones first."""
     try:
         with zipfile.ZipFile(path) as archive:

@@ -26,7 +26,7 @@ def omitting_initial_weights() -> Iterator[None]:
     initialize, kind = core.Variable._initialize_with_initializer, _valueless_variable_class()
     kind.reads = 0
 
-    def without_numbers(self: Any, initializer: Any) -> None:
+    def initialize_without_values(self: Any, initializer: Any) -> None:
         """Initialize a Keras variable; a large one of floats gets a shape but no values."""
         if prod(self._shape) < _LARGE or not self._dtype.startswith(("float", "bfloat")):
             initialize(self, initializer)
@@ -35,7 +35,7 @@ def omitting_initial_weights() -> Iterator[None]:
         self._initialize(kind(name=self.name, **options))
 
     with patching_attribute(
-        core.Variable, "_initialize_with_initializer", without_numbers, inventory.WEIGHTS
+        core.Variable, "_initialize_with_initializer", initialize_without_values, inventory.WEIGHTS
     ):
         try:
             yield
@@ -47,7 +47,7 @@ def omitting_initial_weights() -> Iterator[None]:
         raise ValuesNeededError(_READ)
 
 
-def require_numbers(variables: Any) -> None:
+def require_variable_values(variables: Any) -> None:
     """Raise ValuesNeededError if one of the variables was created without values."""
     kind = _valueless_variable_class()
     if any(isinstance(variable, kind) for variable in variables):
@@ -70,20 +70,20 @@ def _valueless_variable_class() -> Any:
 
         def _read_variable_op(self, no_copy: bool = False) -> Any:
             """Return the value while tracing. Raises ValuesNeededError if read eagerly."""
-            self._refuse()
+            self._reject_eager_read()
             return super()._read_variable_op(no_copy)
 
         def sparse_read(self, indices: Any, name: str | None = None) -> Any:
             """Return rows of the value while tracing. Raises ValuesNeededError if read eagerly."""
-            self._refuse()
+            self._reject_eager_read()
             return super().sparse_read(indices, name)
 
         def gather_nd(self, indices: Any, name: str | None = None) -> Any:
             """Return elements of the value in tracing. Raises ValuesNeededError if eager."""
-            self._refuse()
+            self._reject_eager_read()
             return super().gather_nd(indices, name)
 
-        def _refuse(self) -> None:
+        def _reject_eager_read(self) -> None:
             """Raise ValuesNeededError, and count the read, unless a function is being traced."""
             if tf.executing_eagerly():
                 type(self).reads += 1

@@ -7,19 +7,23 @@ import numpy as np
 
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
+from crossflops.frontends.rounding import (
+    make_random_array,
+    measure_rounding_changes,
+    randomly_rounded_array,
+)
 from crossflops.frontends.tensorflow.load.function import function_arguments
 from crossflops.frontends.tensorflow.load.messages import short_error_text
-from crossflops.frontends.tensorflow.load.quiet import quiet
-from crossflops.frontends.tensorflow.load.uninitialized import require_numbers
-from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
+from crossflops.frontends.tensorflow.load.uninitialized import require_variable_values
+from crossflops.frontends.tensorflow.record.freezing import freeze_variables
 from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 from crossflops.ir.trace import Setting
 
 _DRAWING = ("Random", "Multinomial", "RngReadAndSkip", "TruncatedNormal")
 
 
-@quiet()
+@quieting_tensorflow()
 def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
     """Run the model; return inputs, outputs, which are random, and changes by rounding.
 
@@ -30,8 +34,8 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
     function = trace_tensorflow_model(
         source.model, source.args, source.kwargs, setting.training
     ).function
-    require_numbers(function.graph.variables)
-    frozen = freeze(function, lowered=False, weighted=True)
+    require_variable_values(function.graph.variables)
+    frozen = freeze_variables(function, lowers_control_flow=False, keeps_weights=True)
     if any(tensor.dtype.name in ("resource", "string") for tensor in frozen.inputs):
         raise InputError(
             "--verify is not possible: the model has lookup tables or text inputs",
@@ -46,8 +50,10 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
             "give values that the model accepts",
         ) from error
     outputs = [result.numpy() for result in tf.nest.flatten(results, expand_composites=True)]
-    drawn = [_is_drawn(tensor) for tensor in frozen.outputs]
-    return model_run(values, outputs, drawn, lambda by: _run_rounded(frozen, values, by))
+    drawn = [_is_random_output(tensor) for tensor in frozen.outputs]
+    return measure_rounding_changes(
+        values, outputs, drawn, lambda by: _run_rounded(frozen, values, by)
+    )
 
 
 def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
@@ -80,12 +86,12 @@ def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
     for node in graph_def.node:
         tensor = node.attr["value"].tensor
         if node.op == "Const" and tf.as_dtype(tensor.dtype).is_floating:
-            rounded = round_otherwise(tf.make_ndarray(tensor), generator)
+            rounded = randomly_rounded_array(tf.make_ndarray(tensor), generator)
             tensor.CopyFrom(tf.make_tensor_proto(rounded))
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
         feeds = {
-            spec.name: round_otherwise(value, generator)
+            spec.name: randomly_rounded_array(value, generator)
             for spec, value in zip(frozen.inputs, values, strict=True)
         }
         with tf.compat.v1.Session(graph=graph) as session:
@@ -93,7 +99,7 @@ def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
     return list(map(np.asarray, results))
 
 
-def _is_drawn(output: Any) -> bool:
+def _is_random_output(output: Any) -> bool:
     """Return whether a tensor depends on an operation that draws random numbers."""
     functions = {
         stored.signature.name: stored for stored in output.graph.as_graph_def().library.function

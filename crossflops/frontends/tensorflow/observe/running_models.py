@@ -7,7 +7,7 @@ from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_mode
 from crossflops.ir.trace import Setting
 
 
-def tensorflow_runner(source: Source, threads: int, setting: Setting) -> RunnableModel:
+def prepare_tensorflow_run(source: Source, threads: int, setting: Setting) -> RunnableModel:
     """Return the traced model with random inputs, ready to be timed or profiled."""
     import tensorflow as tf
 
@@ -15,7 +15,7 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Runnabl
         source.model, source.args, source.kwargs, setting.training
     ).function
     explicit = function.inputs[: len(function.inputs) - len(function.captured_inputs)]
-    tensors = [_sample_tensor(tf, spec) for spec in explicit]
+    tensors = [_random_tensor(tf, spec) for spec in explicit]
 
     def run_once() -> None:
         """Run the model once, and wait for its results."""
@@ -23,7 +23,7 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Runnabl
             if hasattr(result, "numpy"):
                 result.numpy()
 
-    def trace(runs: int, path: str) -> None:
+    def write_profile(runs: int, path: str) -> None:
         """Run the model several times, and write TensorFlow's profile of it to a folder."""
         tf.profiler.experimental.start(path)
         for step in range(runs):
@@ -32,10 +32,10 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Runnabl
         tf.profiler.experimental.stop()
 
     config = "concrete tf.function, results copied out"
-    return RunnableModel(run_once, f"tensorflow {tf.__version__}", "cpu", config, trace)
+    return RunnableModel(run_once, f"tensorflow {tf.__version__}", "cpu", config, write_profile)
 
 
-def _sample_tensor(tf: Any, spec: Any) -> Any:
+def _random_tensor(tf: Any, spec: Any) -> Any:
     """Return a tensor with this spec: normally distributed floats, or zeros of other dtypes."""
     if spec.dtype.is_floating:
         return tf.random.stateless_normal(spec.shape, (0, 0), dtype=spec.dtype)

@@ -14,13 +14,13 @@ from crossflops.frontends.frontend import Source
 from crossflops.frontends.tensorflow.convert.gradients import argument_names
 from crossflops.frontends.tensorflow.convert.own_gradients import CUSTOM
 from crossflops.frontends.tensorflow.load.messages import short_error_text
-from crossflops.frontends.tensorflow.load.quiet import quiet
-from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
+from crossflops.frontends.tensorflow.record.freezing import freeze_variables
 from crossflops.frontends.tensorflow.record.layers import LayerTable
-from crossflops.frontends.tensorflow.record.recomputation import names_recomputed
+from crossflops.frontends.tensorflow.record.recomputation import supporting_keyword_tensors
 from crossflops.frontends.tensorflow.record.tracing import TracedFunction, trace_tensorflow_model
 from crossflops.ir.trace import Setting, StepSetting
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 from crossflops.load.payload import NUMBER
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
@@ -37,20 +37,20 @@ def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepS
         traced, step, _trainable_input_indices(traced.function, layers, step)
     )
     graph = traced.function.graph
-    if not _reads_within(graph):
+    if not _has_inner_variable_reads(graph):
         return _freeze_step_function(partial(both, variables), traced)
     if _has_own_gradients(graph):  # which may ask for variables
         with suppress(NormalizeError):
             return _freeze_step_function(partial(both, variables), traced)
     stored = [variable for variable in graph.variables if variable.dtype.is_floating]
 
-    def constant(*provided: Any, **named: Any) -> Any:
+    def run_with_constant_variables(*provided: Any, **named: Any) -> Any:
         """Return the outputs and gradients, with the variables read as constants."""
         read = {id(variable): _variable_constant(variable) for variable in stored}
-        with _read_as(read):
+        with _replacing_variables(read):
             return both([read[id(variable)] for variable in variables], *provided, **named)
 
-    return _freeze_step_function(constant, traced)
+    return _freeze_step_function(run_with_constant_variables, traced)
 
 
 def _has_own_gradients(graph: Any) -> bool:
@@ -60,14 +60,14 @@ def _has_own_gradients(graph: Any) -> bool:
     return any(CUSTOM in node.attr for nodes in bodies for node in nodes)
 
 
-def _reads_within(graph: Any) -> bool:
+def _has_inner_variable_reads(graph: Any) -> bool:
     """Return whether a loop, a branch or a called function in a graph reads a variable.
 
     TensorFlow does not freeze the gradients of such a read.
     """
     import tensorflow as tf
 
-    def holds_functions(op: Any) -> bool:
+    def calls_function(op: Any) -> bool:
         """Return whether an operation has functions among its attributes."""
         values = op.node_def.attr.values()
         return any(value.WhichOneof("value") == "func" or value.list.func for value in values)
@@ -75,7 +75,7 @@ def _reads_within(graph: Any) -> bool:
     return any(
         tensor.dtype == tf.resource
         for op in graph.get_operations()
-        if holds_functions(op)
+        if calls_function(op)
         for tensor in op.inputs
     )
 
@@ -86,7 +86,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
 
     try:
         function = tf.function(step, autograph=False)
-        with names_recomputed():
+        with supporting_keyword_tensors():
             concrete = function.get_concrete_function(*traced.args, **traced.kwargs)
     except Exception as error:
         raise NormalizeError(
@@ -94,7 +94,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
             f"{type(error).__name__}: {short_error_text(error)}",
             "compute its gradients with tf.GradientTape to see the whole traceback",
         ) from error
-    return freeze(concrete, lowered=True).graph
+    return freeze_variables(concrete, lowers_control_flow=True).graph
 
 
 def _variable_constant(variable: Any) -> Any:
@@ -105,7 +105,7 @@ def _variable_constant(variable: Any) -> Any:
 
 
 @contextmanager
-def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
+def _replacing_variables(tensors: Mapping[int, Any]) -> Iterator[None]:
     """Return a context in which reading a variable gives the tensor for its id.
 
     Functions of the model (tf.function) are traced anew, as they know the variables already.
@@ -116,7 +116,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
 
     before, call = BaseResourceVariable._read_variable_op, Function.__call__
 
-    def read(self: Any, *provided: Any, **named: Any) -> Any:
+    def read_replaced_variable(self: Any, *provided: Any, **named: Any) -> Any:
         """Return the tensor that replaces this variable, or its own value if no tensor does."""
         if id(self) not in tensors:
             return before(self, *provided, **named)
@@ -128,7 +128,10 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
 
     with (
         patching_attribute(
-            BaseResourceVariable, "_read_variable_op", read, inventory.VARIABLE_READS
+            BaseResourceVariable,
+            "_read_variable_op",
+            read_replaced_variable,
+            inventory.VARIABLE_READS,
         ),
         patching_attribute(Function, "__call__", call_retraced_copy, inventory.FUNCTION_CALLS),
     ):
@@ -150,7 +153,7 @@ def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSettin
     return [
         index
         for index, name in enumerate(argument_names(function))
-        if any(matches(name, pattern) for pattern in step.trainable)
+        if any(matches_weight_pattern(name, pattern) for pattern in step.trainable)
     ]
 
 
@@ -160,7 +163,7 @@ def _forward_and_backward(
     """Return a function that gives outputs, and gradients of weights and of these inputs."""
     import tensorflow as tf
 
-    def both(weights: Sequence[Any], *provided: Any, **named: Any) -> Any:
+    def outputs_and_gradients(weights: Sequence[Any], *provided: Any, **named: Any) -> Any:
         """Return the model's outputs, and the gradients of the loss that exist."""
         inputs = tf.nest.flatten((provided, named))
         watched = [*weights, *(inputs[index] for index in indices)]
@@ -173,7 +176,7 @@ def _forward_and_backward(
         gradients = tape.gradient(ends, watched, output_gradients=ones) if ends else []
         return outputs, [gradient for gradient in gradients if gradient is not None]
 
-    return both
+    return outputs_and_gradients
 
 
 def _loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
@@ -192,7 +195,7 @@ def _loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
 _HINT = "give a callable that maps the model's outputs to one number"
 
 
-@quiet()
+@quieting_tensorflow()
 def loss_dependence_flags(
     source: Source, loss: Callable[[Any], Any], setting: Setting
 ) -> tuple[bool, ...]:

@@ -9,7 +9,7 @@ from crossflops.errors import NormalizeError
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.load.payload import NUMBER
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 _LARGE = 1024  # elements from which on a variable of floats is there by shape
 _STORES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
@@ -38,26 +38,28 @@ def calls_functions(function: Any) -> bool:
     return bool(function.graph.as_graph_def().library.function)
 
 
-def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
+def freeze_variables(function: Any, lowers_control_flow: bool, keeps_weights: bool = False) -> Any:
     """Return the concrete function with variables as constants and its functions inlined.
 
     Large float variables are stored by shape: all their elements are one number, which a constant
-    holds once, unless they are needed (`weighted`). TensorFlow would write several copies of all
-    weights.
+    holds once, unless they are needed (`keeps_weights`). TensorFlow would write several
+    copies of all weights.
 
-    `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
-    Switch ...); without it they stay whole. Raises NormalizeError.
+    `lowers_control_flow` turns loops and branches into the operations that TensorFlow runs (Enter,
+    Merge, Switch ...); without it they stay whole. Raises NormalizeError.
     """
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     try:
         with (
-            nullcontext() if weighted else _freezing_by_shape(),
-            keeping_choices_whole(),
-            gathers_frozen(),
+            nullcontext() if keeps_weights else _freezing_without_copies(),
+            keeping_case_operations(),
+            freezing_gathers_in_functions(),
         ):
             return convert_variables_to_constants_v2(
-                function, lower_control_flow=lowered, aggressive_inlining=not lowered
+                function,
+                lower_control_flow=lowers_control_flow,
+                aggressive_inlining=not lowers_control_flow,
             )
     except Exception as error:
         if has_variable_writes(function):
@@ -74,7 +76,7 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
 
 
 @contextmanager
-def _freezing_by_shape() -> Iterator[None]:
+def _freezing_without_copies() -> Iterator[None]:
     """Return a context in which freezing does not copy the values of large float variables.
 
     tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval`
@@ -82,16 +84,16 @@ def _freezing_by_shape() -> Iterator[None]:
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     kind, write = module._FunctionConverterDataInEager, module.tensor_util.make_tensor_proto
-    read = original(kind, "_eval", inventory.VARIABLE_COPIES)
+    read = original_attribute(kind, "_eval", inventory.VARIABLE_COPIES)
 
-    def value(self: Any, tensor: Any) -> Any:
+    def variable_array(self: Any, tensor: Any) -> Any:
         """Return the array of a variable; a large one of floats repeats one stored number."""
         shape = tensor.shape
         if not tensor.dtype.is_floating or not shape.is_fully_defined():
             return read(self, tensor)
         return _uniform_array(tensor) if shape.num_elements() > _LARGE else read(self, tensor)
 
-    def write_by_shape(values: Any, *provided: Any, **named: Any) -> Any:
+    def write_tensor_proto(values: Any, *provided: Any, **named: Any) -> Any:
         """Return the TensorProto of an array; a large array of one number stores it once."""
         if not getattr(values, "ndim", 0) or any(values.strides) or values.size <= _LARGE:
             return write(values, *provided, **named)
@@ -99,9 +101,9 @@ def _freezing_by_shape() -> Iterator[None]:
         return write(first_value, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
 
     with (
-        patching_attribute(kind, "_eval", value, inventory.VARIABLE_COPIES),
+        patching_attribute(kind, "_eval", variable_array, inventory.VARIABLE_COPIES),
         patching_attribute(
-            module.tensor_util, "make_tensor_proto", write_by_shape, inventory.VARIABLE_PROTOS
+            module.tensor_util, "make_tensor_proto", write_tensor_proto, inventory.VARIABLE_PROTOS
         ),
     ):
         yield
@@ -117,7 +119,7 @@ def _uniform_array(tensor: Any) -> Any:
 _LACKING = {"Case", "StatelessCase"}
 
 
-def keeping_choices_whole() -> AbstractContextManager[object]:
+def keeping_case_operations() -> AbstractContextManager[object]:
     """Return a context in which freezing does not lower Case operations.
 
     tensorflow/python/framework/convert_to_constants.py: `_CONTROL_FLOW_OPS` names the operations
@@ -128,12 +130,12 @@ def keeping_choices_whole() -> AbstractContextManager[object]:
     return patching_attribute(
         module,
         name,
-        original(module, name, inventory.CONTROL_FLOW) | _LACKING,
+        original_attribute(module, name, inventory.CONTROL_FLOW) | _LACKING,
         inventory.CONTROL_FLOW,
     )
 
 
-def gathers_frozen() -> AbstractContextManager[object]:
+def freezing_gathers_in_functions() -> AbstractContextManager[object]:
     """Return a context in which freezing also converts gathers of variables in functions.
 
     tensorflow/python/framework/convert_to_constants.py: `_ResourceGather` leaves those in the body
@@ -142,19 +144,21 @@ def gathers_frozen() -> AbstractContextManager[object]:
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     kind, name = module._ResourceGather, "convert_variable_to_constant"
-    convert = original(kind, name, inventory.GATHERS)
+    convert = original_attribute(kind, name, inventory.GATHERS)
 
     def convert_gather(self: Any, edge: Any, tensor: Any) -> None:
         """Convert a gather of a variable to a gather of a constant, in place."""
         if self._function is None:
             convert(self, edge, tensor)
         else:
-            _gather(self.converted_self().node, self._function.converted_self().function)
+            _turn_into_tensor_gather(
+                self.converted_self().node, self._function.converted_self().function
+            )
 
     return patching_attribute(kind, name, convert_gather, inventory.GATHERS)
 
 
-def _gather(node: Any, function: Any) -> None:
+def _turn_into_tensor_gather(node: Any, function: Any) -> None:
     """Change a gather of a variable in a function to a gather of a tensor, in place."""
     from tensorflow.python.framework.tensor_util import make_tensor_proto
 

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crossflops.frontends.converted import plain_layer_settings
 from crossflops.frontends.onnx.modules import build_module_table, place_from_name
 from crossflops.ir.trace import Module, Parameter
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 # Which Keras layer opened which name scope: seen while the model is traced, not guessed.
 
@@ -30,7 +30,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
     from keras.src.backend.tensorflow.core import name_scope
     from tensorflow.compat.v1 import get_default_graph
 
-    enter = original(name_scope, "__enter__", inventory.NAME_SCOPES)
+    enter = original_attribute(name_scope, "__enter__", inventory.NAME_SCOPES)
 
     def enter_scope(self: Any) -> Any:
         """Enter a name scope, record the layer that opened it, and return the scope's name."""
@@ -43,7 +43,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
+def innermost_scope(name: str, scopes: Mapping[str, Row]) -> str | None:
     """Return the innermost of these name scopes that an operation is in, or None.
 
     The names in an inlined function or the body of a loop follow those of its caller, and repeat
@@ -90,13 +90,20 @@ KINDS = {
 }
 
 
+class LayerScope(NamedTuple):
+    """The name scope of a layer ("" of the model) and the id of its module."""
+
+    scope: str
+    module: int
+
+
 class LayerTable:
     """The modules of a model (`rows`), and which module each operation belongs to."""
 
     rows: tuple[Module, ...]
     weights: dict[int, str]  # names of parameters by the ids of variables of TensorFlow
 
-    def kind(self, module: int, name: str) -> str:
+    def layer_kind(self, module: int, name: str) -> str:
         """Return the kind of a normalization or recurrent module, such as "RNN cell", or "".
 
         It is that of the module's class or of a base class.
@@ -104,11 +111,11 @@ class LayerTable:
         names = (base.rpartition(".")[2] for base in self.rows[module].bases)
         return next((KINDS[name] for name in names if name in KINDS), "")
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (name scope, module id) of the layer that an operation is in."""
         raise NotImplementedError
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (name scope, module id) of the layer around a layer's name scope."""
         raise NotImplementedError
 
@@ -122,24 +129,24 @@ class KerasLayers(LayerTable):
         self._storages: dict[int, int] = {}
         self._ids: dict[int, int] = {}
         self._paths: dict[int, str] = {}
-        layers = list(self._walk(model, ""))
-        self.rows = tuple(self._row(layer) for layer in layers)
+        layers = list(self._register_layers(model, ""))
+        self.rows = tuple(self._layer_module(layer) for layer in layers)
         self._scopes = {
             scope: self._ids[id(layer)]
             for scope, layer in scopes.items()
             if id(layer) in self._ids
         }
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (name scope, module id) of the innermost layer around an operation."""
-        scope = scope_of(name, self._scopes)
-        return ("", 0) if scope is None else (scope, self._scopes[scope])
+        scope = innermost_scope(name, self._scopes)
+        return LayerScope("", 0) if scope is None else LayerScope(scope, self._scopes[scope])
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (name scope, module id) of the layer around a layer's name scope."""
         return self.operation_scope(scope)
 
-    def _walk(self, layer: Any, path: str) -> Iterable[Any]:
+    def _register_layers(self, layer: Any, path: str) -> Iterable[Any]:
         """Yield a layer and all layers in it, without repetitions; note their paths."""
         if id(layer) in self._ids:
             return
@@ -147,9 +154,9 @@ class KerasLayers(LayerTable):
         self._paths[id(layer)] = path
         yield layer
         for name, child in _child_layers(layer):
-            yield from self._walk(child, f"{path}.{name}" if path else name)
+            yield from self._register_layers(child, f"{path}.{name}" if path else name)
 
-    def _row(self, layer: Any) -> Module:
+    def _layer_module(self, layer: Any) -> Module:
         """Return the module of a layer: its path, classes, parameters and children."""
         path = self._paths[id(layer)]
         below = f"{path}." if path else ""
@@ -162,15 +169,17 @@ class KerasLayers(LayerTable):
             id=self._ids[id(layer)],
             names=(path,),
             bases=tuple(f"{c.__module__}.{c.__qualname__}" for c in type(layer).__mro__[:-1]),
-            params=tuple(self._parameter(below, weight) for weight in _layer_weights(layer)),
+            params=tuple(
+                self._parameter_of_variable(below, weight) for weight in _layer_weights(layer)
+            ),
             children=tuple(children),
             training=False,
             settings=plain_layer_settings(vars(layer).items(), ("name", "built")),
         )
 
-    def _parameter(self, below: str, variable: Any) -> Parameter:
+    def _parameter_of_variable(self, prefix: str, variable: Any) -> Parameter:
         """Return the parameter of a layer's variable; a shared variable has one storage number."""
-        self.weights.setdefault(id(variable.value), f"{below}{variable.name}")
+        self.weights.setdefault(id(variable.value), f"{prefix}{variable.name}")
         storage = self._storages.setdefault(id(variable), len(self._storages))
         shape = tuple(map(int, variable.shape))
         return Parameter(
@@ -209,17 +218,17 @@ class NamedLayers(LayerTable):
         self.rows = build_module_table(indices, root)
         self._ids = {row.path: row.id for row in self.rows}
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (path, id) of the module of an operation, taken from its name."""
         path = place_from_name(name).path
         while path not in self._ids:
             path = path.rpartition(".")[0]
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (path, id) of the module around the module with the path `scope`."""
         path = scope.rpartition(".")[0]
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
 
 def function_variables(function: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
 
-def names_recomputed() -> AbstractContextManager[object]:
+def supporting_keyword_tensors() -> AbstractContextManager[object]:
     """Return a context in which tf.recompute_grad supports keyword arguments."""
     import tensorflow as tf
 
@@ -24,7 +24,7 @@ def names_recomputed() -> AbstractContextManager[object]:
 
         def call(*args: Any, **named: Any) -> Any:
             """Call the recomputed function with its keyword tensors as positional ones."""
-            tensors = {name: value for name, value in named.items() if _holds_tensors(value)}
+            tensors = {name: value for name, value in named.items() if _contains_tensors(value)}
             plain = {name: value for name, value in named.items() if name not in tensors}
 
             def run(*provided: Any) -> Any:
@@ -39,7 +39,7 @@ def names_recomputed() -> AbstractContextManager[object]:
     return patching_attribute(tf, "recompute_grad", recompute_grad, inventory.RECOMPUTATION)
 
 
-def _holds_tensors(value: Any) -> bool:
+def _contains_tensors(value: Any) -> bool:
     """Return whether a value is a tensor, or a structure that has one in it."""
     import tensorflow as tf
 

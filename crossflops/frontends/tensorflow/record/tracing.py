@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, error_location, error_remedy
-from crossflops.frontends.tensorflow.load.function import call_of, is_keras_layer
+from crossflops.frontends.tensorflow.load.function import call_to_trace, is_keras_layer
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.frontends.tensorflow.record.freezing import has_variable_writes
 from crossflops.frontends.tensorflow.record.layers import recording_scopes
-from crossflops.frontends.tensorflow.record.recomputation import names_recomputed
+from crossflops.frontends.tensorflow.record.recomputation import supporting_keyword_tensors
 
 
 class TracedFunction(msgspec.Struct, frozen=True):
@@ -34,14 +34,14 @@ def trace_tensorflow_model(
 
     `args` and `kwargs` hold tf.TensorSpec.
     """
-    function, args, kwargs = call_of(model, args, dict(kwargs), training)
-    concrete = _concrete(function, args, kwargs)
+    function, args, kwargs = call_to_trace(model, args, dict(kwargs), training)
+    concrete = _trace_function(function, args, kwargs)
     if is_keras_layer(model) and has_variable_writes(concrete.function):
-        concrete = _concrete(_storing_nothing(function), args, kwargs)
+        concrete = _trace_function(_without_variable_writes(function), args, kwargs)
     return concrete
 
 
-def _concrete(
+def _trace_function(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> TracedFunction:
     """Return the function traced on these inputs. Raises InputError if that fails."""
@@ -49,7 +49,7 @@ def _concrete(
 
     scopes: dict[str, Any] = {}
     try:
-        with recording_scopes(scopes), names_recomputed():
+        with recording_scopes(scopes), supporting_keyword_tensors():
             return TracedFunction(
                 tf.function(function, autograph=False).get_concrete_function(*args, **kwargs),
                 scopes,
@@ -69,7 +69,7 @@ def _concrete(
         ) from error
 
 
-def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
+def _without_variable_writes(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function without its writes to variables of Keras.
 
     A state (stateful recurrent layers, moving averages in training, seeds of random layers) has no

@@ -4,16 +4,16 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.own_gradients import backward_of, unknown_own_backward
+from crossflops.frontends.own_gradients import backward_cost_of_graph, unknown_own_backward
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     OwnGradient,
-    gradient_closure,
-    own_gradients,
+    custom_gradient_uses,
+    gradient_closure_variables,
 )
 from crossflops.frontends.tensorflow.load.messages import short_error_text
-from crossflops.frontends.tensorflow.load.quiet import quiet
-from crossflops.frontends.tensorflow.program import tensorflow_program
-from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
+from crossflops.frontends.tensorflow.program import make_tensorflow_program
+from crossflops.frontends.tensorflow.record.freezing import freeze_variables
 from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackward, OwnBackwards
@@ -21,14 +21,16 @@ from crossflops.ir.training import OwnBackward, OwnBackwards
 _MOVES = ("Placeholder", "Identity", "ReadVariableOp", "Const", "NoOp")
 
 
-@quiet()
+@quieting_tensorflow()
 def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     """Return the cost of the backward pass of each custom gradient function that is followed."""
     function = trace_tensorflow_model(
         source.model, source.args, source.kwargs, setting.training
     ).function
-    frozen = freeze(function, lowered=True).graph
-    return tuple(_own_backward_pass(own) for own in own_gradients(frozen) if not own.unfollowed)
+    frozen = freeze_variables(function, lowers_control_flow=True).graph
+    return tuple(
+        _own_backward_pass(own) for own in custom_gradient_uses(frozen) if not own.unfollowed
+    )
 
 
 class _Program(NamedTuple):
@@ -47,9 +49,9 @@ def _own_backward_pass(own: OwnGradient) -> OwnBackward:
         made = _gradient_program(own)
         if made.source is None:
             return unknown_own_backward(own.name, made.graded, "")
-        graph = tensorflow_program(made.source, Setting(grad=False))[1]
+        graph = make_tensorflow_program(made.source, Setting(grad=False))[1]
         names = [spec.name for spec in graph.outputs]
-        return backward_of(own.name, graph, dict(zip(made.graded, names, strict=True)))
+        return backward_cost_of_graph(own.name, graph, dict(zip(made.graded, names, strict=True)))
     except CrossflopsError as error:
         reason = error.message
     except Exception as error:  # code of the model, or a graph that cannot be taken apart
@@ -64,7 +66,9 @@ def _gradient_program(own: OwnGradient) -> _Program:
     from tensorflow.python.framework.ops import gradient_registry
 
     results = [
-        t for t in tf.nest.flatten(gradient_closure(own.gradient)["result"]) if tf.is_tensor(t)
+        t
+        for t in tf.nest.flatten(gradient_closure_variables(own.gradient)["result"])
+        if tf.is_tensor(t)
     ]
     with results[0].graph.as_default():
         graph = FuncGraph("gradient")
@@ -77,7 +81,7 @@ def _gradient_program(own: OwnGradient) -> _Program:
                 if gradient is not None
             ]
     graded = tuple(index for index, _ in ends)
-    if all(op.type in _MOVES for op in _operations_before([end for _, end in ends])):
+    if all(op.type in _MOVES for op in _operations_needed_for([end for _, end in ends])):
         return _Program(None, graded)
     inputs = [*provided, *_values_from_outside(graph)]
     definition, names = graph.as_graph_def(), [end.name for _, end in ends]
@@ -106,7 +110,7 @@ def _values_from_outside(graph: Any) -> list[Any]:
     ]
 
 
-def _operations_before(tensors: list[Any]) -> list[Any]:
+def _operations_needed_for(tensors: list[Any]) -> list[Any]:
     """Return the operations on which these tensors depend, with those that make them."""
     known: dict[str, Any] = {}
     todo = [tensor.op for tensor in tensors]

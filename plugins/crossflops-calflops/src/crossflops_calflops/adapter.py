@@ -39,7 +39,7 @@ class Calflops:
         not installed.
         """
         self.version()
-        _pipeline()
+        _import_counting_module()
 
     def accepts(self, model: object) -> bool:
         """Return whether the model is a torch.nn.Module."""
@@ -59,7 +59,7 @@ class Calflops:
         counts those that are trained. A module with several names stands under the first.
         """
         self.load()
-        pipeline = _pipeline()
+        pipeline = _import_counting_module()
         forced = msgspec.structs.replace(setting, training=False, hooked=True)
         run = pipeline.CalFlopsPipline(model, bool(setting.step), _BACKWARD_FACTOR)
         counted = getattr(pipeline, f"get_module_{self.counter}")
@@ -98,7 +98,7 @@ class CalflopsMacs(Calflops):
     counter = "macs"
 
 
-def _pipeline() -> Any:
+def _import_counting_module() -> Any:
     """Return the module of calflops that counts, imported without the rest of the package.
 
     The package imports transformers, accelerate, huggingface_hub and timm for models of a hub,

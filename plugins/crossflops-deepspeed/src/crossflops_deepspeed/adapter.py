@@ -44,7 +44,7 @@ class Deepspeed:
         """
         self.version()
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
-        with _silenced():
+        with _switching_off_logging():
             importlib.import_module(_PROFILER)
 
     def accepts(self, model: object) -> bool:
@@ -70,7 +70,7 @@ class Deepspeed:
         forced = msgspec.structs.replace(setting, training=False, hooked=True)
         run = profiler.FlopsProfiler(model)
         counted = getattr(profiler, f"get_module_{self.counter}")
-        with _silenced(), under(forced, model):
+        with _switching_off_logging(), under(forced, model):
             try:
                 run.start_profile()
                 model(*args, **kwargs)
@@ -106,7 +106,7 @@ class DeepspeedMacs(Deepspeed):
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
+def _switching_off_logging() -> Iterator[None]:
     """Switch off all logging within the block, because DeepSpeed's logger writes to stdout."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

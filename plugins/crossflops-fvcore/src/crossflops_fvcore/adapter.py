@@ -52,7 +52,7 @@ class Fvcore(TakesFormulas):
             analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False)
             analysis.tracer_warnings("none")
             for formula in self.formulas:
-                analysis.set_op_handle(formula.name, _handle_of(formula))
+                analysis.set_op_handle(formula.name, _macs_function_of_formula(formula))
             total = analysis.total()
         entries = analysis.by_module().items()
         return Profile(
@@ -66,7 +66,7 @@ class Fvcore(TakesFormulas):
         )
 
 
-def _handle_of(formula: Any) -> Any:
+def _macs_function_of_formula(formula: Any) -> Any:
     """Return a function that fvcore calls for an operator; it gives the MACs of the user's
     formula.
     """

@@ -48,7 +48,10 @@ class LoweredProgram:
         for a training step: that is a program with the gradients beside the outputs.
         """
         if setting.device != "cpu":
-            raise InputError(f"the tool cannot run on {setting.device!r}", "use device 'cpu'")
+            raise InputError(
+                f"this tool counts programs for the CPU only, not for {setting.device}",
+                "write Setting(device='cpu'), or leave out device",
+            )
         whole = importlib.import_module("crossflops.frontends.jax.program")
         programs = importlib.import_module("crossflops.frontends.jax.observe.xla")
         steps = importlib.import_module("crossflops.frontends.jax.observe.training_step")
@@ -60,15 +63,17 @@ class LoweredProgram:
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact(self._asked(programs.lower(pure)).get(_FLOPS, 0)),
+            total=exact(
+                self._cost_analysis_properties(programs.lower_for_xla(pure)).get(_FLOPS, 0)
+            ),
             printed_as=_FLOPS,
         )
 
-    def _asked(self, lowered: Any) -> dict[str, float]:
+    def _cost_analysis_properties(self, lowered: Any) -> dict[str, float]:
         """Return the properties that XLA's cost analysis gives for the lowered program, as {name:
         number}.
         """
-        return _properties(lowered.cost_analysis())
+        return _cost_properties(lowered.cost_analysis())
 
 
 class CompiledProgram(LoweredProgram):
@@ -77,14 +82,14 @@ class CompiledProgram(LoweredProgram):
     name: ClassVar[str] = "xla-compiled"
     convention: ClassVar[str] = "xla-compiled"
 
-    def _asked(self, lowered: Any) -> dict[str, float]:
+    def _cost_analysis_properties(self, lowered: Any) -> dict[str, float]:
         """Compile the lowered program; return the properties that XLA's cost analysis gives for
         it, as {name: number}.
         """
-        return _properties(lowered.compile().cost_analysis())
+        return _cost_properties(lowered.compile().cost_analysis())
 
 
-def _properties(answer: Any) -> dict[str, float]:
+def _cost_properties(answer: Any) -> dict[str, float]:
     """Return the answer of XLA's cost analysis as {name: number}; "flops" is missing if nothing
     counts.
 

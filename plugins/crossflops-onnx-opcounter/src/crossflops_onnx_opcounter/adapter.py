@@ -11,7 +11,7 @@ from crossflops.errors import MissingExtraError
 from crossflops.export.onnx_file import data_locations, mapping_onnx_file
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
-from crossflops.load import weightless
+from crossflops.load import copy_without_large_data
 from crossflops.plugins.adapter import exact, installed
 
 
@@ -58,7 +58,7 @@ class OnnxOpcounter:
         counter = importlib.import_module("onnx_opcounter")
         path = Path(model).absolute()
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            loaded = _loaded(path)
+            loaded = _load_onnx_model(path)
             total = counter.calculate_macs(loaded)
             params = counter.calculate_params(loaded)
         return Profile(
@@ -75,7 +75,7 @@ _COPY = "weights.bin"
 _LARGE = 100_000_000  # bytes from which on weights stay in a file: the tool holds six copies
 
 
-def _loaded(path: Path) -> Any:
+def _load_onnx_model(path: Path) -> Any:
     """Return the ONNX model as a ModelProto; large weights are external data in a copy of the file
     in the current folder.
 
@@ -86,6 +86,6 @@ def _loaded(path: Path) -> Any:
         return onnx.load(str(path))
     shutil.copyfile(path, _COPY)
     with mapping_onnx_file(_COPY) as data:
-        model = onnx.load_from_string(weightless(data, _COPY))
+        model = onnx.load_from_string(copy_without_large_data(data, _COPY))
     # what has external data already is read from there
     return onnx.load(str(path)) if set(data_locations(model)) - {_COPY} else model

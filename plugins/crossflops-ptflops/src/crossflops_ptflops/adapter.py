@@ -23,7 +23,7 @@ from crossflops.plugins.teaching import (
     cost_of_operator_call,
     operators_with_formulas,
 )
-from crossflops_ptflops.inputs import constructed
+from crossflops_ptflops.inputs import build_ptflops_inputs
 
 _FAILED = "because of the following exception:"
 
@@ -76,8 +76,12 @@ class _Ptflops(TakesFormulas):
         run = importlib.import_module("ptflops").get_model_complexity_info
         forced = msgspec.structs.replace(setting, training=False, hooked=self.hooked)
         printed = io.StringIO()
-        batch = constructed(model, args, kwargs)
-        with under(forced, model), self.watched(model) as entries, _hushed(printed):
+        batch = build_ptflops_inputs(model, args, kwargs)
+        with (
+            under(forced, model),
+            self.recording_module_sums(model) as entries,
+            _capturing_stdout(printed),
+        ):
             total, params = run(
                 model,
                 (1,),
@@ -89,7 +93,7 @@ class _Ptflops(TakesFormulas):
                 custom_modules_hooks=self.hooks_of_formulas(),
             )
         if total is None:
-            raise RuntimeError(_reason(printed.getvalue()))
+            raise RuntimeError(_exception_in_output(printed.getvalue()))
         return Profile(
             tool=self.name,
             version=self.version(),
@@ -100,7 +104,9 @@ class _Ptflops(TakesFormulas):
             entries=(Entry("", exact(total)), *(Entry(*pair) for pair in entries.items())),
         )
 
-    def watched(self, model: Any) -> contextlib.AbstractContextManager[dict[str, Amount]]:
+    def recording_module_sums(
+        self, model: Any
+    ) -> contextlib.AbstractContextManager[dict[str, Amount]]:
         """Return a context manager that yields {module path: MACs}, which is filled while ptflops
         runs in the block.
         """
@@ -139,7 +145,7 @@ class PtflopsPytorch(_Ptflops):
         return {kind: hook_of(formula) for kind, formula in by_class.items()}
 
     @contextmanager
-    def watched(self, model: Any) -> Iterator[dict[str, Amount]]:
+    def recording_module_sums(self, model: Any) -> Iterator[dict[str, Amount]]:
         """Yield {module path: MACs}, filled while ptflops runs in the block: its sum for each
         module, divided by the batch size and cut off as its total is.
 
@@ -154,7 +160,9 @@ class PtflopsPytorch(_Ptflops):
             """Store the sum of each module, then return what ptflops' own function returns."""
             for path, module in model.named_modules(remove_duplicate=False):
                 if path:
-                    amounts[path] = int(_summed(engine, module) / self.__batch_counter__)
+                    amounts[path] = int(
+                        _operations_of_module(engine, module) / self.__batch_counter__
+                    )
             return compute(self)
 
         with patching_attribute(
@@ -190,7 +198,7 @@ class PtflopsAten(_Ptflops):
         return {packet: function_of(packet, formula) for packet, formula in by_packet.items()}
 
     @contextmanager
-    def watched(self, model: Any) -> Iterator[dict[str, Amount]]:
+    def recording_module_sums(self, model: Any) -> Iterator[dict[str, Amount]]:
         """Yield {module path: MACs}, filled when ptflops' counting mode ends in the block: its sum
         for each child of the model.
         """
@@ -209,23 +217,23 @@ class PtflopsAten(_Ptflops):
             yield amounts
 
 
-def _summed(engine: Any, module: Any) -> int:
+def _operations_of_module(engine: Any, module: Any) -> int:
     """Return the operations that ptflops counts in a module and its submodules, as
     accumulate_flops of pytorch_engine.py does.
     """
     if engine.is_supported_instance(module):
         return int(module.__flops__)
-    return sum(_summed(engine, child) for child in module.children())
+    return sum(_operations_of_module(engine, child) for child in module.children())
 
 
 @contextmanager
-def _hushed(printed: io.StringIO) -> Iterator[None]:
+def _capturing_stdout(printed: io.StringIO) -> Iterator[None]:
     """Redirect stdout to `printed` within the block, and discard stderr."""
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         yield
 
 
-def _reason(text: str) -> str:
+def _exception_in_output(text: str) -> str:
     """Return the exception that ptflops printed instead of a number, as text."""
     _, marker, rest = text.partition(_FAILED)
     return rest.strip() if marker else "ptflops returned no number"

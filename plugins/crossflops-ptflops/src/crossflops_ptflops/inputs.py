@@ -12,7 +12,7 @@ from crossflops.patches.patching import patching_attribute
 _BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
-def constructed(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def build_ptflops_inputs(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the inputs as ptflops takes them: the only tensor, or {parameter name: input} for all
     inputs.
 
@@ -23,14 +23,14 @@ def constructed(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     tensor = sys.modules["torch"].Tensor
     if len(args) == 1 and not kwargs and isinstance(args[0], tensor):
         return args[0]
-    names = _names(model, len(args))
+    names = _forward_parameter_names(model, len(args))
     if names is None or not kwargs.keys().isdisjoint(names):
         names = tuple(f"crossflops_{place}" for place in range(len(args)))
-        _rename(model, names)
+        _rename_forward_parameters(model, names)
     return dict(zip(names, args, strict=True)) | kwargs
 
 
-def _names(model: Any, count: int) -> tuple[str, ...] | None:
+def _forward_parameter_names(model: Any, count: int) -> tuple[str, ...] | None:
     """Return the names of the first `count` parameters of the model's `forward`; None if one
     cannot be given by keyword.
     """
@@ -40,7 +40,7 @@ def _names(model: Any, count: int) -> tuple[str, ...] | None:
     return tuple(parameter.name for parameter in parameters)
 
 
-def _rename(model: Any, names: tuple[str, ...]) -> None:
+def _rename_forward_parameters(model: Any, names: tuple[str, ...]) -> None:
     """Replace the model's `forward` by one that takes its positional inputs under these names."""
     forward = model.forward
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends.tensorflow import FRONTEND
-from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact
@@ -48,7 +48,7 @@ class TensorFlowProfiler:
         """
         return FRONTEND.recognizes(model)
 
-    @quiet()
+    @quieting_tensorflow()
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
@@ -59,18 +59,21 @@ class TensorFlowProfiler:
         for a training step: that is a graph with the gradients beside the outputs.
         """
         if setting.device != "cpu":
-            raise InputError(f"the tool cannot run on {setting.device!r}", "use device 'cpu'")
+            raise InputError(
+                f"this tool counts programs for the CPU only, not for {setting.device}",
+                "write Setting(device='cpu'), or leave out device",
+            )
         whole = importlib.import_module("crossflops.frontends.tensorflow.program")
         steps = importlib.import_module("crossflops.frontends.tensorflow.observe.training_step")
         seen = whole.record_frozen_model(model, args, kwargs, setting)
         frozen = seen.operation_graph
         if setting.step:
             frozen = steps.freeze_training_step(seen.traced, seen.layers, setting.step)
-        printed = _profiled(frozen)
+        printed = _profile_graph(frozen)
         amounts: Counter[str] = Counter()
-        for name, amount in _by_operation(printed):
+        for name, amount in _float_operations_by_name(printed):
             path = seen.layers.rows[seen.layers.operation_scope(name)[1]].path
-            for around in _around(path):
+            for around in _path_and_ancestors(path):
                 amounts[around] += amount
         return Profile(
             tool=self.name,
@@ -82,7 +85,7 @@ class TensorFlowProfiler:
         )
 
 
-def _profiled(graph: Any) -> Any:
+def _profile_graph(graph: Any) -> Any:
     """Return the profiler's tree of name scopes with their float operations (GraphNodeProto)."""
     profiler = importlib.import_module("tensorflow").compat.v1.profiler
     builder = profiler.ProfileOptionBuilder
@@ -96,7 +99,7 @@ def _profiled(graph: Any) -> Any:
     return profiler.profile(graph, cmd="scope", options=options)
 
 
-def _by_operation(node: Any) -> Iterator[tuple[str, int]]:
+def _float_operations_by_name(node: Any) -> Iterator[tuple[str, int]]:
     """Yield (operation name, its float operations) for each operation below the node that has any;
     scopes have none of their own.
     """
@@ -107,7 +110,7 @@ def _by_operation(node: Any) -> Iterator[tuple[str, int]]:
         todo.extend(descendant.children)
 
 
-def _around(path: str) -> tuple[str, ...]:
+def _path_and_ancestors(path: str) -> tuple[str, ...]:
     """Return the path of a module and the paths of its ancestors, the innermost first and the
     model "" last.
     """

@@ -39,12 +39,12 @@ def profile_run(graph: Any, feeds: Mapping[str, Any], fetches: list[str]) -> Run
     options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
     for name, value in feeds.items():
         graph.get_tensor_by_name(name).set_shape(value.shape)
-    with v1.Session(graph=graph, config=_as_written(v1)) as session:
+    with v1.Session(graph=graph, config=_config_without_rewrites(v1)) as session:
         session.run(fetches, dict(feeds), options=options, run_metadata=run)
-    profiled = _profiled(v1, graph, run)
+    profiled = _profile_run_metadata(v1, graph, run)
     return RunCount(
         total=int(profiled.total_float_ops),
-        by_type=dict(_by_type(profiled)),
+        by_type=dict(_float_operations_by_type(profiled)),
         not_run=tuple(
             operation.name
             for operation in graph.get_operations()
@@ -53,7 +53,7 @@ def profile_run(graph: Any, feeds: Mapping[str, Any], fetches: list[str]) -> Run
     )
 
 
-def _as_written(v1: Any) -> Any:
+def _config_without_rewrites(v1: Any) -> Any:
     """Return the configuration of a session that runs the operations of the graph and no
     others.
     """
@@ -64,7 +64,7 @@ def _as_written(v1: Any) -> Any:
     return config
 
 
-def _profiled(v1: Any, graph: Any, run: Any) -> Any:
+def _profile_run_metadata(v1: Any, graph: Any, run: Any) -> Any:
     """Return the profiler's result by type of operation, a chain of nodes
     (MultiGraphNodeProto).
     """
@@ -73,7 +73,7 @@ def _profiled(v1: Any, graph: Any, run: Any) -> Any:
     return v1.profiler.profile(graph, run_meta=run, cmd="op", options=options)
 
 
-def _by_type(node: Any) -> list[tuple[str, int]]:
+def _float_operations_by_type(node: Any) -> list[tuple[str, int]]:
     """Return (type of operation, its float operations) for each type; the node of a type has the
     next type as its only child.
     """

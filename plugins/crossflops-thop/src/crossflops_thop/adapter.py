@@ -68,7 +68,7 @@ class Thop(TakesFormulas):
                 "thop imports distutils, which Python 3.12 and later do not have",
                 "pip install setuptools, which provides it",
             ) from problem
-        with _iterable_in_collections():
+        with _adding_collections_iterable():
             importlib.import_module("thop")
 
     def accepts(self, model: object) -> bool:
@@ -93,9 +93,9 @@ class Thop(TakesFormulas):
         options: dict[str, Any] = {"ret_layer_info": True} if has_layers else {}
         if self.formulas:
             options["custom_ops"] = _hooks_of_formulas(self.formulas)
-        with under(forced, model), _naming_taken_buffers(model):
+        with under(forced, model), _explaining_taken_buffer_names(model):
             total, params, *layers = run(model, inputs=inputs, verbose=False, **options)
-        tree = (Entry("", exact(total)), *_entries(layers[0], "")) if layers else ()
+        tree = (Entry("", exact(total)), *_layer_entries(layers[0], "")) if layers else ()
         return Profile(
             tool=self.name,
             version=self.version(),
@@ -125,7 +125,7 @@ def _hooks_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
 
 
 @contextmanager
-def _naming_taken_buffers(model: Any) -> Iterator[None]:
+def _explaining_taken_buffer_names(model: Any) -> Iterator[None]:
     """Turn a KeyError of the block into an InputError that names the attribute which keeps thop
     from adding its buffers.
     """
@@ -142,18 +142,18 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
         ) from error
 
 
-def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
+def _layer_entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
     """Yield the path and the MACs of each layer; `children` is {name: (operations, parameters,
     children)}, as thop returns it.
     """
     for name, (operations, _, below) in children.items():
         path = f"{parent}.{name}" if parent else name
         yield Entry(path, exact(operations))
-        yield from _entries(below, path)
+        yield from _layer_entries(below, path)
 
 
 @contextmanager
-def _iterable_in_collections() -> Iterator[None]:
+def _adding_collections_iterable() -> Iterator[None]:
     """Add `collections.Iterable` within the block; thop 0.0.31 imports it, and Python 3.10 removed
     it.
     """

@@ -70,7 +70,7 @@ class TorchFlopCounter(TakesFormulas):
             setting=setting,
             total=total,
             printed_as="FLOPs",
-            entries=tuple(_entries(counts, type(model).__name__, paths)),
+            entries=tuple(_module_entries(counts, type(model).__name__, paths)),
         )
 
 
@@ -97,7 +97,7 @@ def _mapping_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
     }
 
 
-def _entries(
+def _module_entries(
     counts: Mapping[str, Mapping[Any, int]], root: str, paths: Sequence[str]
 ) -> Iterator[Entry]:
     """Yield the path and the FLOPs of each module, in the order of `paths`; modules that are not

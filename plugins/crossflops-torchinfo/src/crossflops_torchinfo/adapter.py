@@ -47,7 +47,7 @@ class Torchinfo:
         self.load()
         tool = importlib.import_module("torchinfo.torchinfo")
         forced = msgspec.structs.replace(setting, grad=False, hooked=True)
-        inputs = _inputs(tool, model, args, kwargs)
+        inputs = _summary_arguments(tool, model, args, kwargs)
         with under(forced, model):
             mode = "train" if setting.training else "eval"
             summary = tool.summary(model, mode=mode, verbose=0, **inputs)
@@ -58,11 +58,11 @@ class Torchinfo:
             total=exact(summary.total_mult_adds),
             params=exact(summary.total_params),
             printed_as="mult-adds",
-            entries=tuple(_entries(model, summary.summary_list)),
+            entries=tuple(_module_entries(model, summary.summary_list)),
         )
 
 
-def _inputs(
+def _summary_arguments(
     tool: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of `summary`, as {name: value}, with which it calls `model(*args,
@@ -75,27 +75,29 @@ def _inputs(
         *inspect.signature(tool.summary).parameters,
         *inspect.signature(tool.forward_pass).parameters,
     }
-    if own.isdisjoint(kwargs) and _adds_up(args):
+    if own.isdisjoint(kwargs) and _has_summable_sizes(args):
         return {"input_data": list(args), **kwargs}
-    named = _by_name(model.forward, args, kwargs)
+    named = _bind_arguments_by_name(model.forward, args, kwargs)
     if named is None:
         return {"input_data": list(positional(model.forward, args, kwargs))}
     data = {name: value for name, value in named.items() if name in own}
     return {"input_data": data, **{name: named[name] for name in named.keys() - own}}
 
 
-def _adds_up(value: Any) -> bool:
+def _has_summable_sizes(value: Any) -> bool:
     """Return whether torchinfo can add up the sizes of the value: neither it nor anything in it is
     None or a text.
     """
     if isinstance(value, list | tuple):
-        return all(map(_adds_up, value))
+        return all(map(_has_summable_sizes, value))
     if isinstance(value, dict):
-        return all(map(_adds_up, value.values()))
+        return all(map(_has_summable_sizes, value.values()))
     return value is not None and not isinstance(value, str)
 
 
-def _by_name(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+def _bind_arguments_by_name(
+    forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any] | None:
     """Return all arguments of `forward` as {parameter name: value}; None if one of them can only
     be given by position.
     """
@@ -111,7 +113,7 @@ def _by_name(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
     return named
 
 
-def _entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
+def _module_entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
     """Return an iterator over the path and the mult-adds of each module that ran, with those of
     all leaf layers in it.
     """

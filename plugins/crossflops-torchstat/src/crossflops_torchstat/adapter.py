@@ -41,7 +41,7 @@ class _Column:
     def load(self) -> None:
         """Import torchstat, with PyTorch."""
         self.version()
-        with _pandas():
+        with _substituting_pandas():
             importlib.import_module("torchstat")
 
     def accepts(self, model: object) -> bool:
@@ -59,9 +59,9 @@ class _Column:
         second run in one process sees what the first one saw.
         """
         self.load()
-        size = _image(positional(model.forward, args, kwargs))
+        size = _image_shape(positional(model.forward, args, kwargs))
         forced = msgspec.structs.replace(setting, training=False)
-        with under(forced, model), _calls_restored(model), _long():
+        with under(forced, model), _restoring_class_calls(model), _adding_numpy_long():
             rows = importlib.import_module("torchstat").ModelStat(model, size)._analyze_model()
         entries = tuple(Entry(row.name, exact(self.amount(row))) for row in rows)
         return Profile(
@@ -119,7 +119,7 @@ class MemWrite(_Column):
         return row.Memory[1]
 
 
-def _image(inputs: tuple[Any, ...]) -> tuple[int, ...]:
+def _image_shape(inputs: tuple[Any, ...]) -> tuple[int, ...]:
     """Return (C, H, W) of the model's only input; raise InputError unless it is one image of
     float32.
     """
@@ -133,7 +133,7 @@ def _image(inputs: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 @contextmanager
-def _pandas() -> Iterator[None]:
+def _substituting_pandas() -> Iterator[None]:
     """Add a substitute for pandas within the block if pandas is not installed; torchstat needs the
     real one only for its table.
     """
@@ -147,7 +147,7 @@ def _pandas() -> Iterator[None]:
 
 
 @contextmanager
-def _long() -> Iterator[None]:
+def _adding_numpy_long() -> Iterator[None]:
     """Add `np.long` within the block if NumPy does not have it, since torchstat uses it."""
     numpy: Any = importlib.import_module("numpy")
     if hasattr(numpy, "long"):
@@ -158,7 +158,7 @@ def _long() -> Iterator[None]:
 
 
 @contextmanager
-def _calls_restored(model: Any) -> Iterator[None]:
+def _restoring_class_calls(model: Any) -> Iterator[None]:
     """Restore, after the block, the `__call__` of the model's classes, which torchstat
     replaces.
     """

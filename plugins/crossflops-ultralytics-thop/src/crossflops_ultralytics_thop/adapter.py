@@ -68,7 +68,7 @@ class UltralyticsThop:
         run = importlib.import_module("thop").profile
         forced = msgspec.structs.replace(setting, training=False, grad=False, hooked=True)
         inputs = positional(model.forward, args, kwargs)
-        with under(forced, model), _naming_taken_buffers(model):
+        with under(forced, model), _explaining_taken_buffer_names(model):
             total, params, layers = run(model, inputs=inputs, verbose=False, ret_layer_info=True)
         return Profile(
             tool=self.name,
@@ -77,12 +77,12 @@ class UltralyticsThop:
             total=exact(total),
             params=exact(params),
             printed_as="MACs",
-            entries=(Entry("", exact(total)), *_entries(layers, "")),
+            entries=(Entry("", exact(total)), *_layer_entries(layers, "")),
         )
 
 
 @contextmanager
-def _naming_taken_buffers(model: Any) -> Iterator[None]:
+def _explaining_taken_buffer_names(model: Any) -> Iterator[None]:
     """Turn a KeyError of the block into an InputError that names the attribute which keeps the
     tool from adding its buffers.
     """
@@ -99,11 +99,11 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
         ) from error
 
 
-def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
+def _layer_entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
     """Yield the path and the MACs of each layer; `children` is {name: (operations, parameters,
     children)}, as the tool returns it.
     """
     for name, (operations, _, below) in children.items():
         path = f"{parent}.{name}" if parent else name
         yield Entry(path, exact(operations))
-        yield from _entries(below, path)
+        yield from _layer_entries(below, path)

@@ -18,7 +18,11 @@ from crossflops.frontends.pytorch.convert.function_bodies import (
     products,
     recurrences,
 )
-from crossflops.frontends.pytorch.convert.function_bodies.writer import Body, BodyWriter, read_node
+from crossflops.frontends.pytorch.convert.function_bodies.writer import (
+    Body,
+    BodyWriter,
+    describe_opaque_node,
+)
 
 _BODIES: Mapping[str, Body] = {
     **complex_products.BODIES,
@@ -29,7 +33,7 @@ _BODIES: Mapping[str, Body] = {
 }
 
 
-def add_bodies(model: Any) -> None:
+def add_opaque_node_bodies(model: Any) -> None:
     """Add to an ONNX model a function for each opaque PyTorch node whose body is known, in place.
 
     Other nodes keep their name, which no function has: each function has a number, too.
@@ -52,7 +56,7 @@ def _write_function(node: Any, overload: str) -> Any:
     """
     import onnx_ir as ir
 
-    opaque = read_node(node)
+    opaque = describe_opaque_node(node)
     if opaque is None:
         return None
     operands = [ir.Value(name=f"x{index}") for index in range(len(node.inputs))]

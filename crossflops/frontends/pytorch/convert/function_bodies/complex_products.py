@@ -13,7 +13,7 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 )
 
 
-def _are_pairs(node: OpaqueNode) -> bool:
+def _has_only_complex_tensors(node: OpaqueNode) -> bool:
     """Return True if all operands and results of a node are complex numbers, stored as pairs on
     the last axis.
     """
@@ -21,16 +21,16 @@ def _are_pairs(node: OpaqueNode) -> bool:
     return all(row.shape[-1:] == (2,) and row.dtype.is_floating_point() for row in described)
 
 
-def _real_and_imaginary(write: BodyWriter, pairs: Any) -> list[Any]:
+def _write_real_and_imaginary_parts(write: BodyWriter, pairs: Any) -> list[Any]:
     """Write ONNX nodes that take the real and the imaginary part of complex numbers (..., 2);
     return both.
     """
-    return [write("Gather", pairs, write.integer(part), axis=-1) for part in (0, 1)]
+    return [write("Gather", pairs, write.constant_integer(part), axis=-1) for part in (0, 1)]
 
 
 def _write_stack(write: BodyWriter, *parts: Any) -> Any:
     """Write ONNX nodes that stack tensors along a new last axis; return the result."""
-    last = write.integers(-1)
+    last = write.constant_integers(-1)
     return write("Concat", *(write("Unsqueeze", part, last) for part in parts), axis=-1)
 
 
@@ -40,73 +40,87 @@ def _write_complex_product(
     """Write ONNX nodes for the complex product (a + bi)(c + di) by an operator for real ones;
     return the result.
     """
-    (a, b), (c, d) = _real_and_imaginary(write, left), _real_and_imaginary(write, right)
+    (a, b), (c, d) = (
+        _write_real_and_imaginary_parts(write, left),
+        _write_real_and_imaginary_parts(write, right),
+    )
 
-    def product(first: Any, second: Any) -> Any:
+    def write_real_product(first: Any, second: Any) -> Any:
         """Write the node for the product of two real tensors; return the result."""
         return write(operator, first, second, **attributes)
 
     return _write_stack(
         write,
-        write("Sub", product(a, c), product(b, d)),
-        write("Add", product(a, d), product(b, c)),
+        write("Sub", write_real_product(a, c), write_real_product(b, d)),
+        write("Add", write_real_product(a, d), write_real_product(b, c)),
     )
 
 
-def _complex_matmul(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _write_complex_matmul(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
     """Write ONNX nodes for the product A B of complex matrices or batches; return [result], None
     if not in pairs.
     """
-    return [_write_complex_product(write, *x)] if _are_pairs(node) else None
+    return [_write_complex_product(write, *x)] if _has_only_complex_tensors(node) else None
 
 
-def _complex_linear_layer(
+def _write_complex_linear_layer(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for the complex layer x W^T + b, with W [out, in]; return [result], None if
     W is no matrix.
     """
-    if not _are_pairs(node) or len(node.operands[1].shape) != 3:
+    if not _has_only_complex_tensors(node) or len(node.operands[1].shape) != 3:
         return None
     numbers, weight, *bias = x
     product = _write_complex_product(write, numbers, write("Transpose", weight, perm=[1, 0, 2]))
     return [write("Add", product, bias[0]) if bias else product]
 
 
-def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _write_complex_addmm(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
     """Write ONNX nodes for the complex sum beta b + alpha A B; return [result], None if beta or
     alpha is complex.
     """
     names = ("beta", "alpha")
-    if not _are_pairs(node) or any(f"{name}{IMAGINARY}" in node.settings for name in names):
+    if not _has_only_complex_tensors(node) or any(
+        f"{name}{IMAGINARY}" in node.settings for name in names
+    ):
         return None
     summand, first, second = x
-    beta, alpha = (write.real(float(node.settings.get(name, 1)), summand) for name in names)
+    beta, alpha = (
+        write.constant_float_like(float(node.settings.get(name, 1)), summand) for name in names
+    )
     product = _write_complex_product(write, first, second)
     return [write("Add", write("Mul", summand, beta), write("Mul", product, alpha))]
 
 
-def _complex_pair_einsum(
+def _write_complex_einsum(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for an `einsum` of one or two complex operands; return [result], None for
     more operands.
     """
     equation = node.settings["equation"]
-    if not _are_pairs(node) or len(x) > 2:
+    if not _has_only_complex_tensors(node) or len(x) > 2:
         return None
     if len(x) == 2:
         return [_write_complex_product(write, x[0], x[1], "Einsum", equation=equation)]
-    parts = [write("Einsum", part, equation=equation) for part in _real_and_imaginary(write, x[0])]
+    parts = [
+        write("Einsum", part, equation=equation)
+        for part in _write_real_and_imaginary_parts(write, x[0])
+    ]
     return [_write_stack(write, *parts)]
 
 
 BODIES: Mapping[str, Body] = {
-    "aten.bmm.default": _complex_matmul,
-    "aten.mm.default": _complex_matmul,
-    "aten.linear.default": _complex_linear_layer,
-    "aten.addmm.default": _complex_addmm,
-    "aten.addmv.default": _complex_addmm,
-    "aten.baddbmm.default": _complex_addmm,
-    "aten.einsum.default": _complex_pair_einsum,
+    "aten.bmm.default": _write_complex_matmul,
+    "aten.mm.default": _write_complex_matmul,
+    "aten.linear.default": _write_complex_linear_layer,
+    "aten.addmm.default": _write_complex_addmm,
+    "aten.addmv.default": _write_complex_addmm,
+    "aten.baddbmm.default": _write_complex_addmm,
+    "aten.einsum.default": _write_complex_einsum,
 }

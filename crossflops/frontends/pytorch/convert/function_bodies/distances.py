@@ -11,11 +11,11 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 )
 
 
-def _write_norms(write: BodyWriter, gaps: Any, power: float) -> Any:
+def _write_p_norms(write: BodyWriter, gaps: Any, power: float) -> Any:
     """Write ONNX nodes for the p-norm along the last axis, (sum of |x|^p)^(1/p); return the
     result.
     """
-    last = write.integers(-1)
+    last = write.constant_integers(-1)
     if power == 2:
         return write("ReduceL2", gaps, last, keepdims=0)
     sizes = write("Abs", gaps)
@@ -25,35 +25,35 @@ def _write_norms(write: BodyWriter, gaps: Any, power: float) -> Any:
         return write("ReduceMax", sizes, last, keepdims=0)
     if power == 0:
         return write("ReduceSum", write("Sign", sizes), last, keepdims=0)
-    raised = write("Pow", sizes, write.real(power, gaps))
+    raised = write("Pow", sizes, write.constant_float_like(power, gaps))
     total = write("ReduceSum", raised, last, keepdims=0)
-    return write("Pow", total, write.real(1 / power, gaps))
+    return write("Pow", total, write.constant_float_like(1 / power, gaps))
 
 
-def _pairwise_vector_distances(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
+def _write_vector_distances(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
     """Write ONNX nodes for the distances of vectors [..., P, M] and [..., R, M]; return them,
     [..., P, R].
     """
-    rows = write("Unsqueeze", first, write.integers(-2))
-    columns = write("Unsqueeze", second, write.integers(-3))
-    return _write_norms(write, write("Sub", rows, columns), power)
+    rows = write("Unsqueeze", first, write.constant_integers(-2))
+    columns = write("Unsqueeze", second, write.constant_integers(-3))
+    return _write_p_norms(write, write("Sub", rows, columns), power)
 
 
 def _write_cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for `torch.cdist`, the distances between the rows of two matrices; return
     [result].
     """
-    return [_pairwise_vector_distances(write, x[0], x[1], float(node.settings.get("p", 2)))]
+    return [_write_vector_distances(write, x[0], x[1], float(node.settings.get("p", 2)))]
 
 
-def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for `pdist`, the distance of each pair of rows of a matrix; return
     [result].
     """
-    pairs = _pairwise_vector_distances(write, x[0], x[0], float(node.settings.get("p", 2)))
-    indices = write.count_up(node.operands[0].shape[0])
-    flat = write.integers(-1)
-    above = write("Reshape", write("Less", write.as_column(indices), indices), flat)
+    pairs = _write_vector_distances(write, x[0], x[0], float(node.settings.get("p", 2)))
+    indices = write.append_range(node.operands[0].shape[0])
+    flat = write.constant_integers(-1)
+    above = write("Reshape", write("Less", write.append_column_reshape(indices), indices), flat)
     return [write("Compress", write("Reshape", pairs, flat), above, axis=0)]
 
 
@@ -65,7 +65,7 @@ def _write_hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> 
     """
     first, second = (write("Abs", side) for side in x)
     largest = write("Max", first, second)
-    unit, zero = (write.real(number, largest) for number in (1.0, 0.0))
+    unit, zero = (write.constant_float_like(number, largest) for number in (1.0, 0.0))
     divisor = write("Where", write("Equal", largest, zero), unit, largest)
     shares = [write("Div", side, divisor) for side in (first, second)]
     squares = write("Add", *(write("Mul", share, share) for share in shares))
@@ -74,6 +74,6 @@ def _write_hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> 
 
 BODIES: Mapping[str, Body] = {
     "aten._cdist_forward.default": _write_cdist,
-    "aten._pdist_forward.default": _pdist,
+    "aten._pdist_forward.default": _write_pdist,
     "prims.hypot.default": _write_hypotenuse,
 }

@@ -14,7 +14,9 @@ _MEAN, _MAX = 1, 2  # modes of an EmbeddingBag; 0 is the sum
 _LOWEST = -3.4e38
 
 
-def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _write_embedding_bag(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
     """Write ONNX nodes for `embedding_bag`, the sum, mean or maximum of table rows in each bag;
     return its results, None if more than the first is used.
 
@@ -24,31 +26,39 @@ def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
         return None
     table, indices, offsets, *weights = x
     bags = node.results[0].shape[0]
-    starts = write("Slice", offsets, write.integers(0), write.integers(bags))
-    rows = write.widen(write("Gather", table, indices), node.operands[0])
+    starts = write("Slice", offsets, write.constant_integers(0), write.constant_integers(bags))
+    rows = write.append_float32_cast(write("Gather", table, indices), node.operands[0])
     if weights:
-        rows = write("Mul", rows, write.as_column(write.widen(weights[0], node.operands[3])))
-    member = _bag_of_each(write, starts, node.operands[1].shape[0])
+        rows = write(
+            "Mul",
+            rows,
+            write.append_column_reshape(write.append_float32_cast(weights[0], node.operands[3])),
+        )
+    member = _write_bag_of_each_index(write, starts, node.operands[1].shape[0])
     padding = node.settings.get("padding_idx")
     if padding is not None:
-        padded = write("Equal", write.as_int64(indices), write.integer(padding))
+        padded = write("Equal", write.append_int64_cast(indices), write.constant_integer(padding))
         rows, member = (
             write("Compress", value, write("Not", padded), axis=0) for value in (rows, member)
         )
-    combined = _write_bag_reduction(write, node, rows, write.as_column(member))
+    combined = _write_bag_reduction(write, node, rows, write.append_column_reshape(member))
     result = write("CastLike", combined, table)
-    return [result, *(write.zeros(unread) for unread in node.results[1:])]
+    return [result, *(write.append_zeros_like(unread) for unread in node.results[1:])]
 
 
-def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
-    """Write ONNX nodes that give each of `number` indices the last bag that starts at or before
-    it; return the bags.
+def _write_bag_of_each_index(write: BodyWriter, starts: Any, index_count: int) -> Any:
+    """Write ONNX nodes that give each of `index_count` indices the last bag that starts at or
+    before it; return the bags.
     """
     begun = write(
-        "GreaterOrEqual", write.as_column(write.count_up(number)), write.as_int64(starts)
+        "GreaterOrEqual",
+        write.append_column_reshape(write.append_range(index_count)),
+        write.append_int64_cast(starts),
     )
-    bags = write("ReduceSum", write.as_int64(begun), write.integers(1), keepdims=0)
-    return write("Sub", bags, write.integer(1))
+    bags = write(
+        "ReduceSum", write.append_int64_cast(begun), write.constant_integers(1), keepdims=0
+    )
+    return write("Sub", bags, write.constant_integer(1))
 
 
 def _write_bag_reduction(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
@@ -57,23 +67,28 @@ def _write_bag_reduction(write: BodyWriter, node: OpaqueNode, rows: Any, indices
     """
     bags, width = node.results[0].shape
     mode = int(node.settings.get("mode", 0))
-    shape = write.integers(bags, width)
+    shape = write.constant_integers(bags, width)
 
-    def gather(start: float, added: Any, reduction: str) -> Any:
+    def write_scatter_reduction(start: float, added: Any, reduction: str) -> Any:
         """Write ONNX nodes that fill the bags with `start` and reduce the rows `added` into them;
         return the result.
         """
-        empty = write("Expand", write.real(start, rows), shape)
+        empty = write("Expand", write.constant_float_like(start, rows), shape)
         return write("ScatterND", empty, indices, added, reduction=reduction)
 
     if mode not in (_MEAN, _MAX):
-        return gather(0.0, rows, "add")
-    unit = write.real(1.0, rows)
-    number = gather(0.0, write("Expand", unit, write("Shape", rows)), "add")
+        return write_scatter_reduction(0.0, rows, "add")
+    unit = write.constant_float_like(1.0, rows)
+    number = write_scatter_reduction(0.0, write("Expand", unit, write("Shape", rows)), "add")
     if mode == _MEAN:
-        return write("Div", gather(0.0, rows, "add"), write("Max", number, unit))
+        return write("Div", write_scatter_reduction(0.0, rows, "add"), write("Max", number, unit))
     filled = write("GreaterOrEqual", number, unit)
-    return write("Where", filled, gather(_LOWEST, rows, "max"), write.real(0.0, rows))
+    return write(
+        "Where",
+        filled,
+        write_scatter_reduction(_LOWEST, rows, "max"),
+        write.constant_float_like(0.0, rows),
+    )
 
 
 def _write_histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
@@ -86,23 +101,23 @@ def _write_histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> l
     """
     bins = int(node.settings.get("bins", 100))
     low, high = (float(node.settings.get(name, 0)) for name in ("min", "max"))
-    numbers = write("Reshape", x[0], write.integers(-1))
+    numbers = write("Reshape", x[0], write.constant_integers(-1))
     if low == high or not math.isfinite(high - low):
         ends = [write(name, numbers, keepdims=0) for name in ("ReduceMin", "ReduceMax")]
     else:
-        ends = [write.real(end, numbers) for end in (low, high)]
+        ends = [write.constant_float_like(end, numbers) for end in (low, high)]
     share = write("Div", write("Sub", numbers, ends[0]), write("Sub", ends[1], ends[0]))
-    index = write("Floor", write("Mul", share, write.real(bins, numbers)))
-    last = write("Min", write.as_int64(index), write.integer(bins - 1))
+    index = write("Floor", write("Mul", share, write.constant_float_like(bins, numbers)))
+    last = write("Min", write.append_int64_cast(index), write.constant_integer(bins - 1))
     inside = write(
         "And",
         write("GreaterOrEqual", numbers, ends[0]),
         write("LessOrEqual", numbers, ends[1]),
     )
-    return [_add_up(write, last, write("CastLike", inside, x[0]), bins)]
+    return [_write_scatter_sum(write, last, write("CastLike", inside, x[0]), bins)]
 
 
-def _histogram_weight_sums(
+def _write_weighted_bincount(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for `bincount` with weights, the sum of weights by number; return [result],
@@ -110,19 +125,25 @@ def _histogram_weight_sums(
     """
     if len(x) != 2 or node.results[0].dtype != node.operands[1].dtype:
         return None
-    return [_add_up(write, write.as_int64(x[0]), x[1], node.results[0].shape[0])]
+    return [
+        _write_scatter_sum(write, write.append_int64_cast(x[0]), x[1], node.results[0].shape[0])
+    ]
 
 
-def _add_up(write: BodyWriter, indices: Any, amounts: Any, number: int) -> Any:
-    """Write ONNX nodes that add each amount at its index, of `number` indices; return the sums."""
-    empty = write("Expand", write.real(0.0, amounts), write.integers(number))
-    return write("ScatterND", empty, write.as_column(indices), amounts, reduction="add")
+def _write_scatter_sum(write: BodyWriter, indices: Any, amounts: Any, sum_count: int) -> Any:
+    """Write ONNX nodes that add each amount at its index; return the `sum_count` sums."""
+    empty = write(
+        "Expand", write.constant_float_like(0.0, amounts), write.constant_integers(sum_count)
+    )
+    return write(
+        "ScatterND", empty, write.append_column_reshape(indices), amounts, reduction="add"
+    )
 
 
 BODIES: Mapping[str, Body] = {
-    "aten.embedding_bag.padding_idx": _embedding_bag,
-    "aten.embedding_bag.default": _embedding_bag,
-    "aten._embedding_bag.default": _embedding_bag,
+    "aten.embedding_bag.padding_idx": _write_embedding_bag,
+    "aten.embedding_bag.default": _write_embedding_bag,
+    "aten._embedding_bag.default": _write_embedding_bag,
     "aten.histc.default": _write_histogram,
-    "aten.bincount.default": _histogram_weight_sums,
+    "aten.bincount.default": _write_weighted_bincount,
 }

@@ -26,7 +26,7 @@ class OpaqueNode(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
 
 
-def read_node(node: Any) -> OpaqueNode | None:
+def describe_opaque_node(node: Any) -> OpaqueNode | None:
     """Return the description of an opaque ONNX node; None if a shape or a dtype is unknown."""
     values = (*node.inputs, *node.outputs)
     described = [_describe_onnx_value(value) for value in values]
@@ -58,13 +58,15 @@ class BodyWriter:
 
     def __call__(self, operator: str, *operands: Any, **attributes: Any) -> Any:
         """Append an ONNX node of this operator to the body, and return its result."""
-        return self.several(1, operator, *operands, **attributes)[0]
+        return self.append_with_results(1, operator, *operands, **attributes)[0]
 
-    def several(self, number: int, operator: str, *operands: Any, **attributes: Any) -> list[Any]:
-        """Append an ONNX node of an operator to the body; return its `number` results."""
+    def append_with_results(
+        self, result_count: int, operator: str, *operands: Any, **attributes: Any
+    ) -> list[Any]:
+        """Append an ONNX node of an operator to the body; return its `result_count` results."""
         import onnx_ir as ir
 
-        results = [ir.Value(name=self.new_name()) for _ in range(number)]
+        results = [ir.Value(name=self.new_name()) for _ in range(result_count)]
         converted = ir.convenience.convert_attributes(attributes)
         self.nodes.append(ir.Node("", operator, operands, converted, outputs=results))
         return results
@@ -73,41 +75,46 @@ class BodyWriter:
         """Return a new value name, unique in the body."""
         return f"value{next(self._numbers)}"
 
-    def begin_inner(self) -> "BodyWriter":
+    def new_loop_body_writer(self) -> "BodyWriter":
         """Return a new writer for the body of a loop within this body."""
         return BodyWriter(self._numbers)
 
-    def integers(self, *numbers: int) -> Any:
+    def constant_integers(self, *numbers: int) -> Any:
         """Append a constant list of integers, such as axes or sizes, and return its value."""
         return self("Constant", value_ints=list(numbers))
 
-    def integer(self, number: int) -> Any:
+    def constant_integer(self, number: int) -> Any:
         """Append a constant integer, and return its value."""
         return self("Constant", value_int=number)
 
-    def real(self, number: float, like: Any) -> Any:
+    def constant_float_like(self, number: float, like: Any) -> Any:
         """Append a constant float in the dtype of a value, and return its value."""
         import onnx_ir as ir
 
         value = ir.tensor(number, dtype=ir.DataType.DOUBLE)
         return self("CastLike", self("Constant", value=value), like)
 
-    def count_up(self, number: int) -> Any:
-        """Append the integers from 0 to `number` - 1 as a tensor, and return its value."""
-        return self("Range", self.integer(0), self.integer(number), self.integer(1))
+    def append_range(self, length: int) -> Any:
+        """Append the integers from 0 to `length` - 1 as a tensor, and return its value."""
+        return self(
+            "Range",
+            self.constant_integer(0),
+            self.constant_integer(length),
+            self.constant_integer(1),
+        )
 
-    def zeros(self, result: TensorDescription) -> Any:
+    def append_zeros_like(self, result: TensorDescription) -> Any:
         """Append a tensor of zeros with the shape and dtype of a result, and return its value."""
         import onnx_ir as ir
 
         value = ir.tensor([0], dtype=result.dtype)
-        return self("ConstantOfShape", self.integers(*result.shape), value=value)
+        return self("ConstantOfShape", self.constant_integers(*result.shape), value=value)
 
-    def as_column(self, vector: Any) -> Any:
+    def append_column_reshape(self, vector: Any) -> Any:
         """Append a reshape of a vector [N] to a column [N, 1], and return its value."""
-        return self("Unsqueeze", vector, self.integers(1))
+        return self("Unsqueeze", vector, self.constant_integers(1))
 
-    def widen(self, value: Any, described: TensorDescription) -> Any:
+    def append_float32_cast(self, value: Any, described: TensorDescription) -> Any:
         """Append a cast of a float16 or bfloat16 value to float32, and return it; another value as
         it is.
         """
@@ -118,7 +125,7 @@ class BodyWriter:
             self("Cast", value, to=int(ir.DataType.FLOAT)) if described.dtype in narrow else value
         )
 
-    def as_int64(self, value: Any) -> Any:
+    def append_int64_cast(self, value: Any) -> Any:
         """Append a cast of a value to int64, and return it."""
         import onnx_ir as ir
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from crossflops.frontends.decided import Runnable
 from crossflops.load.order import node_subgraphs
 from crossflops.load.protobuf import parse_model_proto
 
@@ -18,7 +19,7 @@ _WORD = "a"  # a text that is made up
 _TEXT = 8  # TensorProto.STRING
 
 
-def make_tables(graph: Any) -> None:
+def create_lookup_tables(graph: Any) -> None:
     """Let a GraphDef create the lookup tables that it would get as inputs, in place.
 
     So does every function that looks values up: TensorFlow does not know the types of a table that
@@ -27,19 +28,19 @@ def make_tables(graph: Any) -> None:
     from tensorflow.core.framework import types_pb2
 
     inside = [node for function in graph.library.function for node in function.node_def]
-    readers = [node for node in (*graph.node, *inside) if _looks_up(node)]
+    readers = [node for node in (*graph.node, *inside) if _is_table_lookup(node)]
     for node in graph.node:
         if node.op == "Placeholder" and node.attr["dtype"].type == types_pb2.DT_RESOURCE:
             own = [reader for reader in readers if reader.input[0].partition(":")[0] == node.name]
-            _become_table(node, next(iter(own or readers), None))
+            _turn_into_table_creation(node, next(iter(own or readers), None))
     for function in graph.library.function:
-        for reader in [node for node in function.node_def if _looks_up(node)]:
+        for reader in [node for node in function.node_def if _is_table_lookup(node)]:
             table = function.node_def.add(name=f"{reader.name}/table")
-            _become_table(table, reader)
+            _turn_into_table_creation(table, reader)
             reader.input[0] = f"{table.name}:table_handle:0"
 
 
-def _become_table(node: Any, reader: Any) -> None:
+def _turn_into_table_creation(node: Any, reader: Any) -> None:
     """Change a node, in place, so that it creates a lookup table with its reader's types."""
     from tensorflow.core.framework import attr_value_pb2, types_pb2
 
@@ -53,19 +54,19 @@ def _become_table(node: Any, reader: Any) -> None:
         node.attr[name].CopyFrom(attr_value_pb2.AttrValue(type=dtype))
 
 
-def _looks_up(node: Any) -> bool:
+def _is_table_lookup(node: Any) -> bool:
     """Return whether a node of a GraphDef looks up keys in a table."""
     return node.op.startswith("LookupTable") and "Tin" in node.attr and bool(node.input)
 
 
-def model_inputs(function: Any) -> list[Any]:
+def input_tensors_without_tables(function: Any) -> list[Any]:
     """Return the input tensors of a frozen function, without the lookup tables it captures."""
     return [tensor for tensor in function.inputs if tensor.dtype.name != "resource"]
 
 
-def with_values(
+def with_tensorflow_results_as_inputs(
     data: bytes, domain: str, frozen: Any, source: Any, provided: Mapping[str, Any]
-) -> tuple[bytes, Mapping[str, Any]]:
+) -> Runnable:
     """Return an ONNX model in which operations only TensorFlow can run are inputs, and values.
 
     Results of operations on text become inputs as well. The values are those of one run of the
@@ -73,12 +74,12 @@ def with_values(
     `source` is the function that was frozen, which has the tables.
     """
     model = parse_model_proto(data)
-    outside = list(_nodes_beyond_onnx(model.graph, domain, frozen.graph))
+    outside = list(_nodes_that_need_tensorflow(model.graph, domain, frozen.graph))
     if not outside:
         return data, provided
     for node in outside:
         model.graph.node.remove(node)
-    read = {name for node in model.graph.node for name in _names_inside(node)}
+    read = {name for node in model.graph.node for name in _all_read_names(node)}
     # the shapes of others follow, and the converter may have made another tensor of the name
     made = {
         name
@@ -87,10 +88,13 @@ def with_values(
         if name in read or _has_domain(node, domain)
     }
     requested = [tensor for tensor in _tensors_with_values(frozen.graph) if tensor.name in made]
-    feeds = {tensor.name: _feed_value(tensor, provided) for tensor in model_inputs(frozen)}
+    feeds = {
+        tensor.name: _value_or_random(tensor, provided)
+        for tensor in input_tensors_without_tables(frozen)
+    }
     tables = {inner.name: outer for outer, inner in source.graph.captures}
     values = _fetch_values(frozen, requested, {**tables, **feeds})
-    _declare_fed_values(model.graph, values)
+    _make_values_inputs(model.graph, values)
     inputs = {value.name for value in model.graph.input}
     known = {name: value for name, value in {**feeds, **values}.items() if name in inputs}
     return bytes(model.SerializeToString()), known
@@ -104,7 +108,7 @@ def _tensors_with_values(graph: Any) -> Iterator[Any]:
                 yield tensor
 
 
-def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
+def _nodes_that_need_tensorflow(graph: Any, domain: str, source: Any) -> Iterator[Any]:
     """Yield the ONNX nodes that only TensorFlow can run: of its domain, on text, or between.
 
     A node that the converter wrote between two of these has a result that TensorFlow's graph does
@@ -114,7 +118,7 @@ def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
     texts = {name for name, tensor in tensors.items() if tensor.dtype.name == "string"}
     texts |= {stored.name for stored in graph.initializer if stored.data_type == _TEXT}
     for node in graph.node:
-        if _has_domain(node, domain) or not texts.isdisjoint(_names_inside(node)):
+        if _has_domain(node, domain) or not texts.isdisjoint(_all_read_names(node)):
             texts.update(name for name in node.output if name not in tensors)
             yield node
 
@@ -136,28 +140,29 @@ def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) 
     }
     values = frozen.prune(list(frozen.inputs), list(tensors))(**arguments)
     return {
-        tensor.name: _tensor_array(value) for tensor, value in zip(tensors, values, strict=True)
+        tensor.name: _to_fixed_length_array(value)
+        for tensor, value in zip(tensors, values, strict=True)
     }
 
 
-def _tensor_array(tensor: Any) -> Any:
+def _to_fixed_length_array(tensor: Any) -> Any:
     """Return a tensor as a NumPy array; texts have a fixed length in it."""
     values = np.asarray(tensor.numpy())
     texts = values.dtype == object
     return np.char.decode(values.astype(bytes), errors="replace") if texts else values
 
 
-def _names_inside(node: Any) -> Iterator[str]:
+def _all_read_names(node: Any) -> Iterator[str]:
     """Yield the names of the values that a node reads, also in its bodies."""
     yield from node.input
     for attribute in node.attribute:
         if attribute.HasField("g"):
             for inner in attribute.g.node:
-                yield from _names_inside(inner)
+                yield from _all_read_names(inner)
             yield from (value.name for value in attribute.g.output)
 
 
-def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
+def _value_or_random(tensor: Any, provided: Mapping[str, Any]) -> Any:
     """Return the value of an input that the caller gives, or a random one."""
     if tensor.name in provided:
         return provided[tensor.name]
@@ -169,7 +174,7 @@ def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
     return np.zeros(shape, kind)
 
 
-def _declare_fed_values(graph: Any, values: Mapping[str, Any]) -> None:
+def _make_values_inputs(graph: Any, values: Mapping[str, Any]) -> None:
     """Make these values inputs of a graph, and results that no node reads outputs, in place.
 
     A graph without a node passes the values on.
@@ -183,7 +188,7 @@ def _declare_fed_values(graph: Any, values: Mapping[str, Any]) -> None:
         graph.node.extend(
             helper.make_node("Identity", [name], [f"{name}/given"], name=name) for name in values
         )
-    read = {name for node in graph.node for name in _names_inside(node)}
+    read = {name for node in graph.node for name in _all_read_names(node)}
     made = [name for node in graph.node for name in node.output if name]
     del graph.output[:]
     for name in made:

@@ -10,10 +10,10 @@ from crossflops.frontends.tensorflow.load.function import active_signature, kera
 from crossflops.ir.graph import TensorSpec
 
 
-def usual_input(model: Any) -> NamedModel | None:
+def default_keras_input(model: Any) -> NamedModel | None:
     """Return the inputs that a model declares, with batch 1 if open; None if unknown."""
     requested = _model_input_tensors(model)
-    specs = [_usual_input_spec(name, tensor) for name, tensor in requested.items()]
+    specs = [_default_input_spec(name, tensor) for name, tensor in requested.items()]
     full = tuple(spec for spec in specs if spec is not None)
     if not full or len(full) < len(specs):
         return None
@@ -39,7 +39,7 @@ def _model_input_tensors(model: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _usual_input_spec(name: str, tensor: Any) -> TensorSpec | None:
+def _default_input_spec(name: str, tensor: Any) -> TensorSpec | None:
     """Return the spec of a declared input, batch 1 if open; None if other sizes are open."""
     shape = getattr(tensor, "shape", None)
     if shape is None or getattr(shape, "rank", 0) is None:
