@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crossflops.errors import CrossflopsError
     from crossflops.facade import ShownReport as Report
     from crossflops.ir.ledger import Cost
@@ -102,7 +104,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-class _Package(ModuleType):
+class _PackageWithVerbs(ModuleType):
     """The package, whose `bench`, `export` and `render` are the verbs, whether or not the rooms of
     these names are imported.
 
@@ -110,31 +112,34 @@ class _Package(ModuleType):
     """
 
     @property
-    def bench(self) -> Any:
+    def bench(self) -> "Callable[..., Any]":
         """The function `crossflops.bench`."""
-        return __getattr__("bench")
+        function: Callable[..., Any] = __getattr__("bench")
+        return function
 
     @bench.setter
-    def bench(self, room: ModuleType) -> None:
+    def bench(self, module: ModuleType) -> None:
         """Ignore the module `crossflops.bench`."""
 
     @property
-    def export(self) -> Any:
+    def export(self) -> "Callable[..., Any]":
         """The function `crossflops.export`."""
-        return __getattr__("export")
+        function: Callable[..., Any] = __getattr__("export")
+        return function
 
     @export.setter
-    def export(self, room: ModuleType) -> None:
+    def export(self, module: ModuleType) -> None:
         """Ignore the module `crossflops.export`."""
 
     @property
-    def render(self) -> Any:
+    def render(self) -> "Callable[..., Any]":
         """The function `crossflops.render`."""
-        return __getattr__("render")
+        function: Callable[..., Any] = __getattr__("render")
+        return function
 
     @render.setter
-    def render(self, room: ModuleType) -> None:
+    def render(self, module: ModuleType) -> None:
         """Ignore the module `crossflops.render`."""
 
 
-sys.modules[__name__].__class__ = _Package
+sys.modules[__name__].__class__ = _PackageWithVerbs

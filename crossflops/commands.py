@@ -41,22 +41,24 @@ def program_command() -> str:
     """
     called = Path(sys.argv[0] or NAME)
     if called.name == "__main__.py" and called.parent.name == NAME:
-        return f"{python()} -m {NAME}"
-    if called.stem != NAME or _is_on_path(called.name, called):  # or called from Python
+        return f"{python_command()} -m {NAME}"
+    if called.stem != NAME or _is_command_on_path(called.name, called):  # or called from Python
         return NAME
-    return shlex.quote(_from_here(called))
+    return shlex.quote(_path_from_current_folder(called))
 
 
-def python() -> str:
+def python_command() -> str:
     """Return the shortest shell command that starts this Python interpreter: "python", "python3"
     or a path.
     """
     python = Path(sys.executable or "python3")
-    short = next((name for name in ("python", "python3") if _is_on_path(name, python)), None)
-    return short or shlex.quote(_from_here(python))
+    short = next(
+        (name for name in ("python", "python3") if _is_command_on_path(name, python)), None
+    )
+    return short or shlex.quote(_path_from_current_folder(python))
 
 
-def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
+def extra_requirements(extra: str) -> tuple[tuple[str, ...], ...]:
     """Return the packages of an extra of crossflops, each as a tuple of pip arguments; () if the
     extra is unknown.
     """
@@ -64,7 +66,7 @@ def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
     for requirement in _requirements_by_extra().get(extra, ()):
         extras = re.fullmatch(_EXTRA, requirement)
         names = extras[1].split(",") if extras else ()
-        folders += [part for name in names for part in requirements(name)]
+        folders += [part for name in names for part in extra_requirements(name)]
         folders += [] if extras else [_pip_arguments(requirement)]
     return tuple(dict.fromkeys(folders))
 
@@ -76,15 +78,15 @@ def _installer_command(verb: str) -> str:
     from shutil import which
 
     if find_spec("pip") is None and which("uv"):
-        return f"uv pip {verb} --python {python()}"
-    return f"{python()} -m pip {verb}"
+        return f"uv pip {verb} --python {python_command()}"
+    return f"{python_command()} -m pip {verb}"
 
 
 def _requirements_of_extras(extras: list[str]) -> list[str]:
     """Return the pip arguments that install these extras; ["crossflops[NAME,...]"] if the packages
     of one are unknown.
     """
-    parts = [requirements(name) for name in extras]
+    parts = [extra_requirements(name) for name in extras]
     if not all(parts):
         return [f"{NAME}[{','.join(extras)}]"]
     return [word for named in dict.fromkeys(sum(parts, ())) for word in named]
@@ -98,7 +100,7 @@ def _pip_arguments(requirement: str) -> tuple[str, ...]:
         return (requirement,)
     folder = ROOT / "plugins" / requirement
     if (folder / "pyproject.toml").is_file():
-        return "-e", _from_here(folder)
+        return "-e", _path_from_current_folder(folder)
     origin = _install_origin()
     if "vcs_info" not in origin:
         return (requirement,)
@@ -145,7 +147,7 @@ def _install_origin() -> dict[str, Any]:
     return json.loads(text) if text else {}
 
 
-def _is_on_path(name: str, requested: Path) -> bool:
+def _is_command_on_path(name: str, requested: Path) -> bool:
     """Return whether the shell runs exactly this file when the command `name` is typed."""
     from shutil import which
 
@@ -153,7 +155,7 @@ def _is_on_path(name: str, requested: Path) -> bool:
     return command is not None and Path(command).absolute() == requested.absolute()
 
 
-def _from_here(path: Path) -> str:
+def _path_from_current_folder(path: Path) -> str:
     """Return a path as text: relative to the current folder if it is inside it, else absolute."""
     absolute = Path(os.path.abspath(path))
     here = Path.cwd()

@@ -232,10 +232,10 @@ def print_traceback(error: BaseException) -> None:
     """Write the traceback of an error and its causes to stderr, if CROSSFLOPS_DEBUG is set."""
     import traceback
 
-    relay("".join(traceback.format_exception(error)))
+    print_worker_stderr("".join(traceback.format_exception(error)))
 
 
-def relay(output: str, stream: TextIO | None = None) -> None:
+def print_worker_stderr(output: str, stream: TextIO | None = None) -> None:
     """Write the stderr output of a worker process, such as its traceback, to a stream, if
     CROSSFLOPS_DEBUG is set.
 

@@ -30,7 +30,7 @@ def is_configured(key: str, folder: Path | None = None) -> bool:
 
 
 @contextlib.contextmanager
-def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[Path]:
+def replacing_file(target: Path, hint: str = "choose another file with -o") -> Iterator[Path]:
     """Yield the path of a temporary file that replaces `target` after the block, unless the block
     raised an error.
 
@@ -67,7 +67,7 @@ def write_file(
 ) -> None:
     """Write a file completely or not at all. Raises CrossflopsError if it cannot be written."""
     data = content.encode() if isinstance(content, str) else content
-    with draft(target, hint) as path:
+    with replacing_file(target, hint) as path:
         path.write_bytes(data)
 
 
@@ -99,7 +99,7 @@ def _lock_file(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-def contents(path: Path) -> bytes:
+def read_file_bytes(path: Path) -> bytes:
     """Return the bytes of a file, decompressed if they are gzip data.
 
     Raises OSError where it cannot be read, and InputError where its compression is damaged.

@@ -15,7 +15,7 @@ from typing import Any
 TIMEOUT = 300.0
 
 
-def end_with(pipe: Any, end: Callable[[], Any]) -> None:
+def end_when_pipe_closes(pipe: Any, end: Callable[[], Any]) -> None:
     """Let the signal SIGIO end this process as soon as the other end of a pipe is closed (Linux);
     call `end` if it is closed already.
 
@@ -42,7 +42,7 @@ _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds in a
 _KIBIBYTE = 1024
 
 
-def physical_memory() -> int | None:
+def physical_memory_bytes() -> int | None:
     """Return the physical memory of this machine in bytes; None if the system does not
     report it.
     """
@@ -78,12 +78,12 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def threads() -> int:
+def process_thread_count() -> int:
     """Return the number of threads of this process, native ones included. Works on Linux only."""
     return _process_status_value("Threads")
 
 
-def address_space() -> int:
+def address_space_bytes() -> int:
     """Return the size of the address space that this process uses, in bytes. Works on
     Linux only.
     """

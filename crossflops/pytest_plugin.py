@@ -136,9 +136,11 @@ def _check_budget_rules(
     if not rules and not options and isinstance(model, str):
         return check.check_budgets([model], update, _ignore_progress, folder)
     file, _ = find_config_table("budgets", folder)
-    budget = _budget(model, rules, name, options)
+    budget = _make_call_budget(model, rules, name, options)
     _refuse_used_name(request, budget.name, call, file.parent / check.BASELINE)
-    return check.hold_budgets([budget], file.parent / check.BASELINE, update, _ignore_progress)
+    return check.check_against_baseline(
+        [budget], file.parent / check.BASELINE, update, _ignore_progress
+    )
 
 
 def _target_suffix(model: Any) -> str:
@@ -172,7 +174,7 @@ def _refuse_used_name(request: pytest.FixtureRequest, name: str, call: str, path
         )
 
 
-def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budget":
+def _make_call_budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budget":
     """Return the budget of one call of the fixture, from its rules and options. Raises InputError
     if they are invalid.
     """

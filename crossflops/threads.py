@@ -60,7 +60,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def one_at_a_time() -> Iterator[None]:
+def counting_one_at_a_time() -> Iterator[None]:
     """Let only this thread count models during the block; other threads wait until it ends.
 
     Raises CrossflopsError in a process that was forked in the middle of a count of another thread:
@@ -162,14 +162,14 @@ class _ThreadPattern:
 
 @contextmanager
 def filter_warnings(
-    action: str, category: type[Warning] = Warning, begins: str = ""
+    action: str, category: type[Warning] = Warning, message_start: str = ""
 ) -> Iterator[None]:
     """Apply a warnings filter during the block, to this thread's warnings whose text begins with
-    `begins`.
+    `message_start`.
 
     All that was filtered before is filtered so again behind the block.
     """
-    own = _ThreadPattern(begins)
+    own = _ThreadPattern(message_start)
     entry: Any = (action, own, category, None, 0)
     filters: Any = warnings.filters
     before = list(filters)
@@ -200,7 +200,9 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
     thread = threading.get_ident()
     before: Any = warnings.showwarning
 
-    def show(message: Any, kind: Any, file: str, line: int, *rest: Any, **more: Any) -> None:
+    def record_or_show_warning(
+        message: Any, kind: Any, file: str, line: int, *rest: Any, **more: Any
+    ) -> None:
         """Append a warning of the recorded thread and category to the list; show any other as
         before.
         """
@@ -210,7 +212,9 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
             before(message, kind, file, line, *rest, **more)
 
     is_open = True
-    with patching_attribute(warnings, "showwarning", show, inventory.WARNINGS, leave_foreign=True):
+    with patching_attribute(
+        warnings, "showwarning", record_or_show_warning, inventory.WARNINGS, leave_foreign=True
+    ):
         try:
             with filter_warnings("always", category):
                 yield recorded

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
-from crossflops.causes import ours as our_causes
+from crossflops.causes import package_causes as our_causes
 from crossflops.ir.graph import Op
 from crossflops.operators import all_operator_rules, reasons_for_missing_rules
 from crossflops.operators.formula_sources import STATE

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 import crossflops
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.report.sweep import Sweep
 
 FOLDER = Path(__file__).parent.parent / "reports" / "atlas"
@@ -20,7 +20,7 @@ FILE = FOLDER / "atlas.json.gz"
 
 def count_of_models():
     """The number of models in the committed atlas: by default it is made again as it is."""
-    return len(Sweep.from_json(contents(FILE)).cases)
+    return len(Sweep.from_json(read_file_bytes(FILE)).cases)
 
 
 def main():

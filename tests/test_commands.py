@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crossflops import commands
-from crossflops.commands import localize_commands, program_command, python
+from crossflops.commands import localize_commands, program_command, python_command
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -93,12 +93,12 @@ def test_the_python_is_named_as_it_can_be_typed(path, monkeypatch):
     """By its name where the shell finds this very one, by its path otherwise, from here."""
     own = command(path, "python3")
     monkeypatch.setattr(sys, "executable", str(own))
-    assert python() == "python3"
+    assert python_command() == "python3"
     command(path, "python")
     monkeypatch.setattr(sys, "executable", str(path / "python"))
-    assert python() == "python"
+    assert python_command() == "python"
     monkeypatch.setattr(sys, "executable", str(path / "my venv" / "bin" / "python"))
-    assert python() == "'my venv/bin/python'"
+    assert python_command() == "'my venv/bin/python'"
     monkeypatch.setattr(sys, "executable", "/else/bin/python")
     assert localize_commands("pip uninstall a, then pip install b") == (
         "/else/bin/python -m pip uninstall a, then /else/bin/python -m pip install b"

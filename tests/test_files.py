@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from crossflops.cli import main
-from crossflops.files import contents, gzip_bytes, write_file
+from crossflops.files import gzip_bytes, read_file_bytes, write_file
 from tests.make_reports import FOLDER, SUFFIX
 
 NAME = "lstm"
@@ -27,7 +27,7 @@ def test_what_was_compressed_comes_back(tmp_path):
     file = tmp_path / "a"
     for written in (data, gzip_bytes(data), gzip.compress(data)):
         file.write_bytes(written)
-        assert contents(file) == data
+        assert read_file_bytes(file) == data
     assert gzip_bytes(data) == gzip_bytes(data)
     assert b"a" not in gzip_bytes(b"")[:10]  # no name of a file
 
@@ -63,7 +63,7 @@ def test_a_compressed_report_is_a_report_under_any_name(small, tmp_path, capfd):
     assert main(["render", str(odd), "-o", str(plain)]) == 0
     assert main(["render", str(plain), "-o", str(again)]) == 0
     assert main(["render", str(again), "-o", str(page)]) == 0
-    assert plain.read_bytes() == contents(small)
+    assert plain.read_bytes() == read_file_bytes(small)
     assert again.read_bytes() == small.read_bytes()
     assert page.read_bytes() == (FOLDER / f"{NAME}.md").read_bytes()
     assert capfd.readouterr().out == ""

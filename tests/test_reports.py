@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops import Report
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.ir.profile import Failure
 from crossflops.render.formats import markdown
 from crossflops.report.audit import Audit
@@ -39,7 +39,7 @@ FAILS = {
 @pytest.mark.parametrize("name", ["timm", "torchvision"])
 def test_an_audit_renders_to_the_page_beside_it(name):
     """94 % of the figures and more are reproduced to the last printed digit."""
-    audit = Audit.from_json(contents(FOLDER / "audits" / f"{name}{SUFFIX}"))
+    audit = Audit.from_json(read_file_bytes(FOLDER / "audits" / f"{name}{SUFFIX}"))
     page = (FOLDER / "audits" / f"{name}.md").read_text(encoding="utf-8")
     assert markdown(audit) == page
     reproduced = audit.count_status("exact") + audit.count_status("contradicted")
@@ -48,7 +48,7 @@ def test_an_audit_renders_to_the_page_beside_it(name):
 
 def test_the_atlas_has_what_its_page_says():
     """How often each tool is exact, no residual, and published figures that agree."""
-    atlas = Sweep.from_json(contents(FOLDER / "atlas" / f"atlas{SUFFIX}"))
+    atlas = Sweep.from_json(read_file_bytes(FOLDER / "atlas" / f"atlas{SUFFIX}"))
     rows = [row for row in atlas.rows if row.kind == "run" and row.total is not None]
     exact = {tool: sum(r.is_exact for r in rows if r.tool == tool) for tool in atlas.tools}
     assert exact.pop("torch-flop-counter") == 57
@@ -82,7 +82,7 @@ def test_there_is_a_report_of_every_model():
 def test_a_report_renders_to_the_page_beside_it(name):
     """What was read back renders to the same bytes, JSON and Markdown."""
     file = FOLDER / f"{name}{SUFFIX}"
-    text = contents(file).decode()
+    text = read_file_bytes(file).decode()
     report = Report.from_json(text)
     assert report.to_json() == text
     assert file.read_bytes()[:10] == HEAD
@@ -92,7 +92,7 @@ def test_a_report_renders_to_the_page_beside_it(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_leaves_nothing_unexplained(name):
     """Every tool answered, with residual 0, or failed as it does on this model."""
-    report = Report.from_json(contents(FOLDER / f"{name}{SUFFIX}"))
+    report = Report.from_json(read_file_bytes(FOLDER / f"{name}{SUFFIX}"))
     assert report.uncounted == ()
     assert set(report.residuals.values()) == {0}
     params = [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crossflops.bench.session import PROVIDERS, build_session_options, runtime
+from crossflops.bench.session import PROVIDERS, build_session_options, import_onnxruntime
 from crossflops.frontends import ModelRun
 from crossflops.ir.agreement import Agreement, OutputAgreement
 
@@ -21,7 +21,7 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
 
     Raises MissingExtraError where onnxruntime is not installed.
     """
-    module = runtime()
+    module = import_onnxruntime()
     name = f"onnxruntime {module.__version__}"
     chosen = build_session_options(module, str(file.parent), 1, "all")
     try:

@@ -22,7 +22,7 @@ class Goal(NamedTuple):
         """
         return self.latency is None or timing.p99 <= self.latency
 
-    def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
+    def best_measurement(self, tried: list[Measurement | Unfit]) -> Measurement | None:
         """Return the measurement with the most examples per second that meets the goal, or None;
         of equal ones the smaller batch.
         """
@@ -54,7 +54,7 @@ def search_batch_size(
     """
     tried: dict[int, Measurement | Unfit] = {}
 
-    def good(batch: int) -> bool:
+    def meets_goal(batch: int) -> bool:
         """Return whether this batch size runs and meets the goal; run it only at the first
         request.
         """
@@ -62,14 +62,14 @@ def search_batch_size(
         return isinstance(outcome, Measurement) and goal.is_met(outcome)
 
     batch, flat = 1, 0
-    while good(batch) and batch * 2 <= most:
+    while meets_goal(batch) and batch * 2 <= most:
         flat = flat + 1 if batch > 1 and _relative_gain(tried, batch) < GAIN else 0
         if flat >= LEVELS and not to_the_limit:
             break
         batch *= 2
-    if not good(batch) and batch > 1:
-        _bisect_border(good, batch // 2, batch)
-    _refine_fastest_batch(good, tried, goal)
+    if not meets_goal(batch) and batch > 1:
+        _bisect_border(meets_goal, batch // 2, batch)
+    _refine_fastest_batch(meets_goal, tried, goal)
     fits = [b for b, outcome in tried.items() if isinstance(outcome, Measurement)]
     return Search(
         tuple(tried[size] for size in sorted(tried)),
@@ -103,7 +103,7 @@ def _refine_fastest_batch(
     """Try batch sizes between the fastest one and its neighbours until this finds no
     faster one.
     """
-    best = goal.best(list(tried.values()))
+    best = goal.best_measurement(list(tried.values()))
     while best is not None:
         known = sorted(tried)
         index = known.index(best.batch)
@@ -114,7 +114,7 @@ def _refine_fastest_batch(
         ]
         for batch in fresh:
             good(batch)
-        again = goal.best(list(tried.values()))
+        again = goal.best_measurement(list(tried.values()))
         if again is best:
             return
         best = again

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from crossflops.bench import session
-from crossflops.bench.session import allocate
+from crossflops.bench.session import fill_weights_with_random_values
 from crossflops.bench.timing import (
     Answer,
     BenchLimits,
@@ -48,14 +48,14 @@ def main() -> None:
 def answer_bench_order(order: Order, wait: Wait) -> Answer:
     """Run the model of an order; return its measurements, or why it cannot run."""
 
-    def run() -> Ran:
+    def run_order() -> Ran:
         """Run the model or the file of the order, and return what was measured."""
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
 
-    return answer_of(run, order.batch)
+    return run_to_answer(run_order, order.batch)
 
 
-def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
+def run_to_answer(run: Callable[[], Ran], batch: int) -> Answer:
     """Call `run` and return its measurements; if it raises an error, return the error as an
     answer.
     """
@@ -78,13 +78,13 @@ def run_file(order: FileOrder) -> Ran:
     """Run an ONNX file in onnxruntime and return its measurement, with a profile of its kernels if
     the order requests one.
     """
-    module = session.runtime()
+    module = session.import_onnxruntime()
     provided = arrays_from_npz(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
-    session.name_apart(model.graph)
+    session.make_node_names_unique(model.graph)
     if order.allocated:
-        allocate(model)
-    feeds = session.feed(model, provided)
+        fill_weights_with_random_values(model)
+    feeds = session.make_model_inputs(model, provided)
     data, nodes = session.to_model_bytes(model), len(model.graph.node)
     del model
     if order.unrun:
@@ -100,7 +100,9 @@ def run_file(order: FileOrder) -> Ran:
     )
     if not order.profiled:
         return timing
-    return _profile_session(module, order, data, feeds, timing, _profiling(timing, nodes))
+    return _profile_session(
+        module, order, data, feeds, timing, _profiler_run_limits(timing, nodes)
+    )
 
 
 def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
@@ -109,7 +111,7 @@ def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
     """
     options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
-    session.save_optimized(options, graph)
+    session.set_optimized_graph_path(options, graph)
     module.InferenceSession(data, options, providers=session.PROVIDERS)
     name = f"onnxruntime {module.__version__}"
     return Ran(runtime=name, device="cpu", inputs={}, graph=str(graph))
@@ -182,7 +184,7 @@ def _time_session(
     return time_warm_runs(run_session, order.batch, time.perf_counter, order.limits, mode)
 
 
-def _profiling(timing: Ran, nodes: int) -> BenchLimits:
+def _profiler_run_limits(timing: Ran, nodes: int) -> BenchLimits:
     """Return the limits of the runs under the profiler: more runs if a run is short, but not too
     many events.
     """
@@ -202,7 +204,7 @@ def _profile_session(
     """Return the timed answer extended by a profile of further runs and by the graph that ran."""
     options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
-    session.save_optimized(options, graph)
+    session.set_optimized_graph_path(options, graph)
     options.enable_profiling = True
     options.profile_file_prefix = str(Path(order.folder, "profile"))
     ready = module.InferenceSession(data, options, providers=session.PROVIDERS)

@@ -34,12 +34,12 @@ class ExecutedGraph(NamedTuple):
     nodes: tuple[ExecutedNode, ...]
     stored: frozenset[str]
 
-    def everywhere(self) -> Iterator[ExecutedNode]:
+    def all_nodes(self) -> Iterator[ExecutedNode]:
         """Yield all nodes of the graph, each before the nodes in its subgraphs."""
         for node in self.nodes:
             yield node
             for body in node.bodies.values():
-                yield from body.everywhere()
+                yield from body.all_nodes()
 
 
 def read_executed_graph(path: str | Path) -> ExecutedGraph:
@@ -76,12 +76,12 @@ def name_executed_nodes(
     The profiler calls those by operator and a number that no file has. Those of one operator ran
     in the order in which they stand, if they are as many.
     """
-    known = {node.name for node in executed.everywhere() if node.name}
+    known = {node.name for node in executed.all_nodes() if node.name}
     strays: dict[str, list[str]] = {}
     for name, op in kernels:
         if name not in known:
             strays.setdefault(op, []).append(name)
-    tally = Counter(node.op for node in executed.everywhere() if not node.name)
+    tally = Counter(node.op for node in executed.all_nodes() if not node.name)
     return _fill_node_names(
         executed, {op: iter(names) for op, names in strays.items() if len(names) == tally[op]}
     )
@@ -96,7 +96,7 @@ def guess_executed_graph(
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
 
-    def outputs(name: str) -> tuple[str, ...]:
+    def output_names(name: str) -> tuple[str, ...]:
         """Return the output names of the kernel with this name, from the counted node that the
         name refers to.
         """
@@ -106,7 +106,7 @@ def guess_executed_graph(
         like = by_key.get(value) or by_key.get(value.removeprefix("fused ").partition("/")[0])
         return tuple(spec.name for spec in like.outputs if spec) if like is not None else ()
 
-    ran = tuple(ExecutedNode(name, op, (), outputs(name)) for name, op in kernels)
+    ran = tuple(ExecutedNode(name, op, (), output_names(name)) for name, op in kernels)
     return ExecutedGraph(ran, frozenset())
 
 
@@ -115,7 +115,7 @@ def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -
     operator, else its output's name.
     """
 
-    def fill(node: ExecutedNode) -> ExecutedNode:
+    def name_node(node: ExecutedNode) -> ExecutedNode:
         """Return a copy of the node in which it and the nodes of its subgraphs have names, made
         where there was none.
         """
@@ -123,7 +123,7 @@ def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -
         bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
 
-    return graph._replace(nodes=tuple(fill(node) for node in graph.nodes))
+    return graph._replace(nodes=tuple(name_node(node) for node in graph.nodes))
 
 
 # The graph that was counted, as a question: what does a value depend on, and who makes it?
@@ -141,7 +141,7 @@ class Origin:
         self.by_key = {node.key: node for node in nodes}
         self.maker = {spec.name: node for node in nodes for spec in node.outputs if spec}
 
-    def needs(self, node: Node) -> tuple[str, ...]:
+    def values_read_by(self, node: Node) -> tuple[str, ...]:
         """Return the names of the values that a node and its bodies read; () for Shape
         and Size.
         """
@@ -160,20 +160,13 @@ class Origin:
             if node is None:
                 continue
             yield node
-            for needed in self.needs(node) if deep < _DEEP else ():
+            for needed in self.values_read_by(node) if deep < _DEEP else ():
                 if needed not in reached:
                     reached.add(needed)
                     ring.append((needed, deep + 1))
 
-    def depends(self, name: str, on: str) -> bool:
-        """Return whether the value `name` is the value `on`, or is computed from it within a fixed
-        number of nodes.
-        """
-        made_by = self.maker.get(on)
-        return name == on or any(node is made_by for node in self.value_ancestors(name))
-
     @property
-    def twins(self) -> list[Node]:
+    def duplicate_nodes(self) -> list[Node]:
         """The nodes that compute the same as an earlier node, from the same values."""
         same: dict[str, str] = {}
         first: dict[object, Node] = {}
@@ -222,7 +215,7 @@ _PREFIXES = ("Fused", "QLinear", "Nhwc", "Dynamic", "Integer")
 _SAME = {"Gemm": "MatMul", "MatMulInteger": "MatMul", "QGemm": "MatMul", "ConvInteger": "Conv"}
 
 
-def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
+def map_executed_to_counted_values(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
     """Return the name of the counted value that equals an executed value, by the name of the
     executed value.
 
@@ -347,12 +340,14 @@ class Covers(NamedTuple):
     left: tuple[str, ...] = ()
 
 
-def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> Covers:
+def match_nodes_to_kernels(
+    nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = ""
+) -> Covers:
     """Return which counted nodes the executed kernels compute, with those in loop and branch
     bodies.
     """
     work = _Claims(nodes, level)
-    groups = work.groups()
+    groups = work.kernel_groups()
     joined: list[Cover] = []
     inner: list[Covers] = []
     for kernels, claimed in groups:
@@ -360,13 +355,13 @@ def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> C
         for node in claimed:
             holder = next((k for k in kernels if k.bodies and k.op == node.op.type), None)
             if node.bodies and holder is not None:
-                inner += _body_covers(node, holder, f"{prefix}{node.key}/")
+                inner += _match_body_nodes(node, holder, f"{prefix}{node.key}/")
             elif node.bodies:
                 complete.append(f"{prefix}{node.key}")
         names, keys = tuple(k.name for k in kernels), (f"{prefix}{n.key}" for n in claimed)
         joined.append(Cover(names, tuple(keys), tuple(complete)))
     level_covers = Covers(
-        tuple(joined), *(_prefix_node_keys(prefix, part) for part in work.rest())
+        tuple(joined), *(_prefix_node_keys(prefix, part) for part in work.nodes_without_kernel())
     )
     every = (level_covers, *inner)
     return Covers(
@@ -382,11 +377,19 @@ def _prefix_node_keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(f"{prefix}{node.key}" for node in nodes)
 
 
-def _body_covers(node: Node, holder: ExecutedNode, prefix: str) -> Iterator[Covers]:
+def _match_body_nodes(node: Node, holder: ExecutedNode, prefix: str) -> Iterator[Covers]:
     """Yield, for each body of a node, which of its counted nodes the executed kernels compute."""
     for body in node.bodies:
         if body.name in holder.bodies:
-            yield covers(body.nodes, holder.bodies[body.name], prefix)
+            yield match_nodes_to_kernels(body.nodes, holder.bodies[body.name], prefix)
+
+
+class NodesWithoutKernel(NamedTuple):
+    """Nodes that no kernel computes: folded constants, duplicates of other nodes, and others."""
+
+    folded: list[Node]
+    duplicates: list[Node]
+    others: list[Node]
 
 
 class _Claims:
@@ -395,19 +398,19 @@ class _Claims:
     def __init__(self, nodes: tuple[Node, ...], level: ExecutedGraph) -> None:
         self._origin = Origin(nodes)
         self._level = level
-        self._names: Mapping[str, str] = aliases(self._origin, level)
+        self._names: Mapping[str, str] = map_executed_to_counted_values(self._origin, level)
         self._open = {id(node): node for node in nodes}  # two nodes may bear one name
         self._folded: list[Node] = []
         made = set(self._names.values())
         self._merged = [
             self._open.pop(id(node))
-            for node in self._origin.twins
+            for node in self._origin.duplicate_nodes
             if not any(spec and spec.name in made for spec in node.outputs)
         ]
         for name in sorted(level.stored):
-            self._folded += self._claim(name, None)
+            self._folded += self._claim_nodes(name, None)
 
-    def groups(self) -> Iterator[tuple[list[ExecutedNode], list[Node]]]:
+    def kernel_groups(self) -> Iterator[tuple[list[ExecutedNode], list[Node]]]:
         """Yield groups of kernels, in their order, each with the counted nodes that they compute
         together.
         """
@@ -418,22 +421,21 @@ class _Claims:
                 together = waiting.pop(name, []) + together
             known = [self._names[name] for name in kernel.outputs if name in self._names]
             if known or not kernel.outputs:
-                claimed = [node for name in known for node in self._claim(name, kernel)]
+                claimed = [node for name in known for node in self._claim_nodes(name, kernel)]
                 yield together, claimed
             else:
                 waiting[kernel.outputs[0]] = together
         for left in waiting.values():
             yield left, []
 
-    def rest(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """Return three lists of nodes that no kernel computes: folded constants, duplicates of
-        other nodes, all others.
-        """
+    def nodes_without_kernel(self) -> NodesWithoutKernel:
+        """Return the nodes that no kernel computes."""
         left = list(self._open.values())
         folded = [node for node in left if node.constant]
-        return self._folded + folded, self._merged, [node for node in left if not node.constant]
+        others = [node for node in left if not node.constant]
+        return NodesWithoutKernel(self._folded + folded, self._merged, others)
 
-    def _claim(self, name: str, kernel: ExecutedNode | None) -> list[Node]:
+    def _claim_nodes(self, name: str, kernel: ExecutedNode | None) -> list[Node]:
         """Return the nodes that lead to a value and belong to no kernel yet; they now belong to
         this kernel.
 
@@ -452,7 +454,7 @@ class _Claims:
                 self._folded.append(node)
             else:
                 claimed.append(node)
-            todo += self._origin.needs(node)
+            todo += self._origin.values_read_by(node)
         return claimed
 
 
@@ -473,7 +475,7 @@ class _Counts:
         for count in ledger.counts:
             self._open[count.node.key].append(count)
 
-    def take(
+    def take_counts(
         self, keys: Iterable[str], full: Iterable[str] = ()
     ) -> list[CountedNode | UncountedNode]:
         """Remove and return the counts with these keys, and all counts inside the nodes
@@ -485,7 +487,7 @@ class _Counts:
             taken += self._open.pop(key)
         return taken
 
-    def rest(self) -> list[CountedNode | UncountedNode]:
+    def remaining_counts(self) -> list[CountedNode | UncountedNode]:
         """Return the counts that were not removed."""
         return [count for counts in self._open.values() for count in counts]
 
@@ -502,7 +504,7 @@ def build_kernel_profile(
     rows: list[KernelRow] = []
     silent: list[CountedNode | UncountedNode] = []
     for cover in joined.kernels:
-        counted = counts.take(cover.keys, cover.whole)
+        counted = counts.take_counts(cover.keys, cover.whole)
         if taken := [times.pop(name) for name in cover.kernels if name in times]:
             rows.append(_build_kernel_row(taken, counted, peak))
         else:
@@ -512,9 +514,9 @@ def build_kernel_profile(
     ]  # in no graph that was joined
     asides = [
         (_SILENT, silent),
-        (_FOLDED, counts.take(joined.folded, joined.folded)),
-        (_MERGED, counts.take(joined.merged, joined.merged)),
-        (_LEFT, [*counts.take(joined.left, joined.left), *counts.rest()]),
+        (_FOLDED, counts.take_counts(joined.folded, joined.folded)),
+        (_MERGED, counts.take_counts(joined.merged, joined.merged)),
+        (_LEFT, [*counts.take_counts(joined.left, joined.left), *counts.remaining_counts()]),
     ]
     named = sum(row.seconds for row in rows if row.nodes)
     every = sum(row.seconds for row in rows)
@@ -526,7 +528,7 @@ def build_kernel_profile(
         named_seconds=named,
         added_seconds=every - named,
         kernels=tuple(rows),
-        aside=tuple(_build_aside_row(why, counted) for why, counted in asides if counted),
+        aside=tuple(_build_row_without_kernel(why, counted) for why, counted in asides if counted),
     )
 
 
@@ -583,7 +585,7 @@ def _contraction_precisions(counts: Iterable[CountedNode | UncountedNode]) -> st
     return ", ".join(dict.fromkeys(count.precision for count in able))
 
 
-def _build_aside_row(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
+def _build_row_without_kernel(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
     """Return the row of nodes that no kernel computes: the reason `why`, their keys, MACs and
     FLOPs.
     """

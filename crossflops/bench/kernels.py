@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from crossflops.errors import InputError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 
 _KERNEL = "_kernel_time"
 _RUNS = ("model_run", "SequentialExecutor::Execute")
@@ -50,7 +50,7 @@ class _Event(NamedTuple):
 def read_trace_events(path: str) -> list[dict[str, Any]]:
     """Return the events of a trace file (Chrome's JSON, plain or gzipped). Raises InputError."""
     try:
-        data = contents(Path(path))
+        data = read_file_bytes(Path(path))
         if not data.strip():
             raise InputError(f"the trace {path} is empty", _HINT)
         content = json.loads(data)
@@ -65,7 +65,7 @@ def read_trace_events(path: str) -> list[dict[str, Any]]:
     return [event for event in content if isinstance(event, dict)]
 
 
-def is_onnxruntime(trace: Iterable[Mapping[str, Any]]) -> bool:
+def is_onnxruntime_trace(trace: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether the events of a trace come from onnxruntime."""
     return any(str(event.get("name", "")).endswith(_KERNEL) for event in trace)
 
@@ -84,7 +84,7 @@ def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> K
         raise InputError(f"the trace has a damaged event: {error!r}", _HINT) from error
     if not runs or not ran:
         raise InputError("the trace contains no complete run", _HINT)
-    return _mean_times(middle(runs), ran)
+    return _mean_kernel_seconds(runs_nearest_to_median(runs), ran)
 
 
 def _is_kernel(event: Mapping[str, Any]) -> bool:
@@ -92,7 +92,7 @@ def _is_kernel(event: Mapping[str, Any]) -> bool:
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith(_KERNEL)
 
 
-def span(event: Mapping[str, Any]) -> tuple[float, float]:
+def event_span_microseconds(event: Mapping[str, Any]) -> tuple[float, float]:
     """Return (begin, end) of a trace event in microseconds. Raises ValueError, KeyError or
     TypeError on a damaged event.
     """
@@ -105,7 +105,9 @@ def span(event: Mapping[str, Any]) -> tuple[float, float]:
 def _onnxruntime_run_spans(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     """Return (begin, end) of each model run in an onnxruntime trace, in microseconds."""
     for name in _RUNS:
-        if spans := sorted(span(event) for event in trace if event.get("name") == name):
+        if spans := sorted(
+            event_span_microseconds(event) for event in trace if event.get("name") == name
+        ):
             return spans
     return []
 
@@ -114,22 +116,22 @@ def _to_kernel_event(event: Mapping[str, Any]) -> _Event:
     """Return a kernel event of onnxruntime as a tuple: name, operator, begin, end and thread."""
     op = str(event.get("args", {}).get("op_name", ""))
     name = str(event["name"]).removesuffix(_KERNEL)
-    return _Event(name, op, *span(event), (event.get("pid"), event.get("tid")))
+    return _Event(name, op, *event_span_microseconds(event), (event.get("pid"), event.get("tid")))
 
 
-def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def runs_nearest_to_median(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return those half of the runs whose durations are nearest to the median, in their order."""
     middle = median(end - begin for begin, end in runs)
     nearest = sorted(runs, key=lambda run: abs(run[1] - run[0] - middle))
     return sorted(nearest[: (len(runs) + 1) // 2])
 
 
-def _mean_times(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
+def _mean_kernel_seconds(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
     """Return the mean seconds and the mean number of calls of each kernel over the runs."""
     seconds: dict[str, float] = {}
     calls: dict[str, int] = defaultdict(int)
     ops = {}
-    for event, alone in _own_times(ran):
+    for event, alone in _own_microseconds(ran):
         if any(begin <= event.begin <= end for begin, end in runs):
             seconds[event.name] = seconds.get(event.name, 0.0) + alone
             calls[event.name] += 1
@@ -145,7 +147,7 @@ def _mean_times(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTim
     )
 
 
-def _own_times(ran: Iterable[_Event]) -> list[tuple[_Event, float]]:
+def _own_microseconds(ran: Iterable[_Event]) -> list[tuple[_Event, float]]:
     """Return each kernel event with its own duration in microseconds, without the kernels nested
     in it.
     """

@@ -59,12 +59,12 @@ def profile_events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
             )
 
 
-def name_nodes(graph: Any, prefix: str = "n") -> None:
+def give_nodes_new_names(graph: Any, prefix: str = "n") -> None:
     """Give every node of an ONNX graph and its subgraphs a new unique name, in place."""
     for number, node in enumerate(graph.node):
         node.name = f"{prefix}{number}"
         for index, body in enumerate(node_subgraphs(node)):
-            name_nodes(body, f"{node.name}.{index}.")
+            give_nodes_new_names(body, f"{node.name}.{index}.")
 
 
 def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
@@ -86,7 +86,7 @@ def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
     return steady
 
 
-def draws(graph: Any) -> bool:
+def draws_random_numbers(graph: Any) -> bool:
     """Return whether a node of the ONNX graph draws random numbers without a seed."""
     return any(
         node.op_type in _RANDOM and all(attr.name != "seed" for attr in node.attribute)
@@ -201,11 +201,11 @@ def answer_run_order(order: RunOrder, wait: Wait) -> RunObservations | Refusal:
 
 def observe_ordered_run(order: RunOrder) -> Observation:
     """Run the model of an order once, without optimizations, and return what was observed."""
-    module = session.runtime()
+    module = session.import_onnxruntime()
     provided = arrays_from_npz(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
-    feeds = session.feed(model, provided)
-    name_nodes(model.graph)
+    feeds = session.make_model_inputs(model, provided)
+    give_nodes_new_names(model.graph)
     ran = _run_with_profiler(module, model, feeds, str(Path(order.path).resolve().parent))
     runs = count_node_runs(ran)
     return Observation(
@@ -216,7 +216,7 @@ def observe_ordered_run(order: RunOrder) -> Observation:
         values=steady_tensors(model.graph, ran),
         trips=constant_trip_counts(model.graph, runs),
         branches=constant_branches(model.graph, runs),
-        draws=draws(model.graph),
+        draws=draws_random_numbers(model.graph),
     )
 
 

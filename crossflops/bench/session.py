@@ -31,7 +31,7 @@ LEVELS = {
 PROVIDERS = ["CPUExecutionProvider"]
 
 
-def runtime() -> Any:
+def import_onnxruntime() -> Any:
     """Return the module onnxruntime. Raises MissingExtraError if it is missing, NormalizeError if
     it cannot be imported.
 
@@ -63,8 +63,8 @@ def prepare_session_model(
     provided = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
     binding.bind_input_sizes(model.graph, dims, (*specs, *provided), path)
     if specs or provided:
-        _forget_shapes(model.graph)
-    _forget_empty_types(model.graph)
+        _remove_stated_shapes(model.graph)
+    _remove_empty_output_types(model.graph)
     local = functions.local_functions(model)
     if functions.size_after_inlining(model, local) <= functions.LIMIT:
         functions.inline_function_calls(model, local)
@@ -72,7 +72,7 @@ def prepare_session_model(
     return model
 
 
-def _forget_shapes(graph: Any) -> None:
+def _remove_stated_shapes(graph: Any) -> None:
     """Remove the shapes that a graph states for other input sizes; onnxruntime infers
     them again.
     """
@@ -83,7 +83,7 @@ def _forget_shapes(graph: Any) -> None:
                 dim.ClearField("dim_value")
 
 
-def _forget_empty_types(graph: Any) -> None:
+def _remove_empty_output_types(graph: Any) -> None:
     """Remove output types without an element type, which onnxruntime rejects; it infers the
     missing types.
     """
@@ -92,10 +92,10 @@ def _forget_empty_types(graph: Any) -> None:
             value.ClearField("type")
     for node in graph.node:
         for body in node_subgraphs(node):
-            _forget_empty_types(body)
+            _remove_empty_output_types(body)
 
 
-def name_apart(graph: Any, taken: set[str] | None = None) -> None:
+def make_node_names_unique(graph: Any, taken: set[str] | None = None) -> None:
     """Give every node of an ONNX graph and its subgraphs a unique name, in place; keep names that
     are unique.
     """
@@ -109,7 +109,7 @@ def name_apart(graph: Any, taken: set[str] | None = None) -> None:
         node.name = name
         taken.add(name)
         for body in node_subgraphs(node):
-            name_apart(body, taken)
+            make_node_names_unique(body, taken)
 
 
 def to_model_bytes(model: Any) -> bytes:
@@ -139,14 +139,14 @@ def build_session_options(module: Any, folder: str, threads: int, optimization: 
     return chosen
 
 
-def save_optimized(chosen: Any, path: Path) -> None:
+def set_optimized_graph_path(session_options: Any, path: Path) -> None:
     """Set session options so that onnxruntime saves its optimized graph to a file."""
-    chosen.optimized_model_filepath = str(path)
-    chosen.add_session_config_entry(f"{_SAVED}file_name", f"{path.name}.data")
-    chosen.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
+    session_options.optimized_model_filepath = str(path)
+    session_options.add_session_config_entry(f"{_SAVED}file_name", f"{path.name}.data")
+    session_options.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
 
 
-def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
+def make_model_inputs(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
     """Return a value for each input of the model, by name: the provided one, else random floats or
     zero integers.
     """
@@ -187,7 +187,7 @@ _VALUES = (
 )
 
 
-def allocate(model: Any) -> int:
+def fill_weights_with_random_values(model: Any) -> int:
     """Give each weight that has a shape but no values random values, in place; return the number
     of these weights.
 

@@ -11,7 +11,13 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from crossflops.bench.covers import Cover, Covers
-from crossflops.bench.kernels import MICRO, KernelTime, KernelTimes, middle, span
+from crossflops.bench.kernels import (
+    MICRO,
+    KernelTime,
+    KernelTimes,
+    event_span_microseconds,
+    runs_nearest_to_median,
+)
 from crossflops.errors import InputError
 from crossflops.ir.trace import Trace
 
@@ -33,7 +39,7 @@ class TraceMatch(NamedTuple):
     covers: Covers
 
 
-def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
+def is_torch_trace(trace: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether the events of a trace come from PyTorch."""
     return any(event.get("cat") == "cpu_op" for event in trace)
 
@@ -48,7 +54,11 @@ def match_torch_operators(
     sides is taken together. Raises InputError for a trace without operators, and for a model
     whose calls were not recorded.
     """
-    calls = [call for call in model.calls if call.level == "operator" and _is_aten(call.target)]
+    calls = [
+        call
+        for call in model.calls
+        if call.level == "operator" and _is_pytorch_operator(call.target)
+    ]
     if not calls:
         raise InputError(
             "a trace of PyTorch cannot be matched with an ONNX file, which does not record the "
@@ -56,22 +66,22 @@ def match_torch_operators(
             "give the PyTorch model as file.py:callable",
         )
     try:
-        ops = _outermost(trace)
+        ops = _outermost_operators(trace)
         runs = _torch_run_spans(trace, ops)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the trace has a damaged event: {error!r}", _HINT) from error
     if not ops:
         raise InputError("the trace contains no PyTorch operators", _HINT)
-    kept = middle(runs[dropped:] or runs)
+    kept = runs_nearest_to_median(runs[dropped:] or runs)
     return _join_run_operators([_operators_in_span(ops, *run) for run in kept], kept, calls)
 
 
-def _is_aten(target: str) -> bool:
+def _is_pytorch_operator(target: str) -> bool:
     """Return whether the target of a call is an operator of PyTorch, not of TensorFlow."""
     return "." in target and not target.startswith("tf")
 
 
-def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
+def _outermost_operators(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
     """Return the operators of the thread with the most operators, without those that ran inside
     another operator.
     """
@@ -79,7 +89,7 @@ def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
     for event in trace:
         if event.get("cat") == "cpu_op" and event.get("ph", "X") == "X":
             threads[event.get("pid"), event.get("tid")].append(
-                RanOperator(str(event["name"]), *span(event))
+                RanOperator(str(event["name"]), *event_span_microseconds(event))
             )
     busiest = max(threads.values(), key=len) if threads else []
     outermost: list[RanOperator] = []
@@ -97,7 +107,7 @@ def _torch_run_spans(
     """
     for name in ("model_run", "ProfilerStep#"):
         spans = [
-            span(event)
+            event_span_microseconds(event)
             for event in trace
             if str(event.get("name", "")).startswith(name)
             and event.get("cat") == "user_annotation"

@@ -22,7 +22,7 @@ GROUP = "crossflops.causes"  # entry points of plugins that bring causes along
 
 
 @functools.cache
-def ours() -> dict[str, Cause]:
+def package_causes() -> dict[str, Cause]:
     """Return the causes of this package as {id: cause}."""
     by_id: dict[str, Cause] = {}
     for module in iter_modules(__path__):
@@ -39,8 +39,8 @@ def _causes_by_id() -> dict[str, Cause]:
 
     If two have the same id, the first one is kept, with a warning.
     """
-    by_id = dict(ours())
-    for source, cause in _from_plugins():
+    by_id = dict(package_causes())
+    for source, cause in _plugin_causes():
         if by_id.setdefault(cause.id, cause) != cause:
             _warn_about_causes(
                 f"{source} adds a cause with the id {cause.id!r}, which already exists: rename it"
@@ -48,7 +48,7 @@ def _causes_by_id() -> dict[str, Cause]:
     return by_id
 
 
-def _from_plugins() -> Iterator[tuple[str, Cause]]:
+def _plugin_causes() -> Iterator[tuple[str, Cause]]:
     """Yield (name of the plugin's entry point, cause) for each cause that a plugin adds."""
     for point in entry_points(group=GROUP):
         try:
@@ -73,10 +73,10 @@ def all_causes() -> tuple[Cause, ...]:
     return tuple(cause for _, cause in sorted(_causes_by_id().items()))
 
 
-def cause(id: str) -> Cause:
+def find_cause(id: str) -> Cause:
     """Return the cause with this id; raise UnknownNameError if there is none."""
     known = (
-        ours() if id in ours() else _causes_by_id()
+        package_causes() if id in package_causes() else _causes_by_id()
     )  # plugins are loaded for their own ids alone
     if id in known:
         return known[id]

@@ -94,9 +94,9 @@ class LazyGroup(click.Group):
         if _DEBUG not in command.params:
             command.params.append(_DEBUG)
         if _COMPLETE in os.environ:
-            from crossflops.cli.completion import offer_values
+            from crossflops.cli.completion import add_value_completion
 
-            offer_values(command)
+            add_value_completion(command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
@@ -181,16 +181,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is wrong and what to do; 3 tools were tried and every one failed.
     """
     if arguments is None:
-        _open_streams()
+        _open_missing_streams()
         if _COMPLETE in os.environ:
             from crossflops.cli.completion import print_completions
 
             return print_completions(command_group, NAME, _COMPLETE)
-        return run_supervised(sys.argv[1:], _command, _report_refusal)
+        return run_supervised(sys.argv[1:], _run_process_command, _print_error_and_hint)
     return _run_command_line(arguments)
 
 
-def _command() -> int:
+def _run_process_command() -> int:
     """Run the verb of the command line and return its exit status; begin to read the ONNX file of
     `count` in the background.
     """
@@ -203,7 +203,7 @@ def _command() -> int:
     return _run_command_line(None)
 
 
-def _open_streams() -> None:
+def _open_missing_streams() -> None:
     """Open the null device for each standard stream that the caller has closed.
 
     Else the next file that is opened would stand in its place, and `print` would write to it.
@@ -243,7 +243,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     if any("\0" in word for word in words):  # no path and no name has one
-        return _report_refusal(
+        return _print_error_and_hint(
             "an argument on the command line contains a null character",
             "remove the null character",
             WRONG,
@@ -253,16 +253,16 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
         return status if isinstance(status, int) else 0
     except CrossflopsError as error:
         errors.print_traceback(error)
-        return _report_refusal(error.message, error.hint, error.exit_status)
+        return _print_error_and_hint(error.message, error.hint, error.exit_status)
     except click.ClickException as error:
-        return _report_refusal(error.format_message(), _help_hint(error), WRONG)
+        return _print_error_and_hint(error.format_message(), _help_hint(error), WRONG)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             return _report_unknown_exception(error)
         shown = f"{str(error.filename)[:_SHOWN]}..."
-        return _report_refusal(f"{shown}: {error.strerror}", "use a shorter path", WRONG)
+        return _print_error_and_hint(f"{shown}: {error.strerror}", "use a shorter path", WRONG)
     except BaseException as error:  # a model may raise what is no Exception, or ask to leave
         if isinstance(error, SystemExit) and _HAD_ENOUGH in type(sys.stdout).__name__:
             return 0
@@ -273,7 +273,7 @@ def _report_unknown_exception(error: BaseException) -> int:
     """Print an unexpected exception with its place and a hint, and return the exit status 2."""
     errors.print_traceback(error)
     message = errors.error_words(error) + errors.error_location(error)
-    return _report_refusal(
+    return _print_error_and_hint(
         message, f"{TRACEBACK}; if the model itself runs, please report it", WRONG
     )
 
@@ -288,7 +288,7 @@ def _print_warning_once(message: Warning | str, *_: object) -> None:
         _print_labelled("warning", str(message))
 
 
-def _report_refusal(message: str, hint: str, status: int) -> int:
+def _print_error_and_hint(message: str, hint: str, status: int) -> int:
     """Print an error and its hint to stderr, and return `status`."""
     _print_labelled("error", message)
     _print_labelled("hint", hint)
@@ -297,9 +297,9 @@ def _report_refusal(message: str, hint: str, status: int) -> int:
 
 def _print_labelled(word: str, text: str) -> None:
     """Print "WORD: TEXT" to stderr."""
-    from crossflops.cli.output import say
+    from crossflops.cli.output import print_to_stderr
 
-    say(f"{word}: {text}")
+    print_to_stderr(f"{word}: {text}")
 
 
 def _help_hint(error: click.ClickException) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from crossflops.cli.options import OUTPUT, command_options, verb
-from crossflops.cli.output import deliver, progress
+from crossflops.cli.output import showing_progress, write_verb_result
 
 
 @verb(
@@ -49,7 +49,7 @@ def audit(table: Path, jobs: int | None, **fields: Any) -> int:
         store=fields.pop("store"),
         jobs=jobs,
     )
-    with progress(f"auditing {table}") as on_progress:
+    with showing_progress(f"auditing {table}") as on_progress:
         result = audit_table(table, choice, on_progress)
-    deliver(result, as_json=fields["as_json"], file=fields["file"])
+    write_verb_result(result, as_json=fields["as_json"], file=fields["file"])
     return 0

@@ -12,14 +12,14 @@ from crossflops.cli.options import (
     SEQ,
     TARGET,
     Positive,
+    check_picture_file,
     command_options,
-    picture,
-    refuse_without_page,
+    pop_request,
     reject_options,
-    request,
+    reject_page_options_with_json,
     verb,
 )
-from crossflops.cli.output import deliver, keep_curve, progress
+from crossflops.cli.output import showing_progress, write_batch_curve, write_verb_result
 from crossflops.errors import InputError
 from crossflops.frontends import FRONTENDS
 from crossflops.render.pages.bench import TOP, BenchView
@@ -77,7 +77,7 @@ _RUNTIMES = ("onnxruntime", *(frontend.runtime for frontend in FRONTENDS if fron
                  help="The FP32 peak of this machine in TFLOP/s."),
     click.option("--top", type=click.IntRange(1), default=TOP, show_default=True, metavar="N",
                  help="Number of kernels to show."),
-    click.option("--plot", callback=picture, metavar="FILE",
+    click.option("--plot", callback=check_picture_file, metavar="FILE",
                  help="Plot speed against batch size: .svg or .png."),
     *OUTPUT,
 )  # fmt: skip
@@ -93,7 +93,7 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     from crossflops.bench.timing import BenchLimits
     from crossflops.verbs import bench as bench_verb
 
-    refuse_without_page({"as_json": as_json, "file": file}, "top")
+    reject_page_options_with_json({"as_json": as_json, "file": file}, "top")
     if fields["train"]:
         others = () if fields["runtime"] == "torch" else ("runtime",)
         why = "with --train, PyTorch runs the step and each phase is timed"
@@ -105,7 +105,7 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     top, timeout = fields.pop("top"), fields["timeout"]
     usual = {name: fields.pop(name) for name in ("seq", "image_size")}
     provided = {name: size for name, size in usual.items() if size is not None}
-    model = request(fields, observe=not fields["train"], sizes=provided)
+    model = pop_request(fields, observe=not fields["train"], sizes=provided)
     batches, memory = (
         _parse_batch_sizes(fields.pop("batches")),
         _parse_memory_size(fields.pop("memory_limit")),
@@ -116,11 +116,11 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
         batches=batches, memory=memory, timeout=timeout, limits=limits, **fields
     )
     doing = f"running {model.target}" if config.trace is None else f"reading {config.trace}"
-    with progress(doing) as on_progress:
+    with showing_progress(doing) as on_progress:
         benched = bench_verb.bench_request(model, config, on_progress)
-    deliver(BenchView(benched, top), as_json=as_json, file=file)
+    write_verb_result(BenchView(benched, top), as_json=as_json, file=file)
     if plot is not None:
-        keep_curve(benched, plot)
+        write_batch_curve(benched, plot)
     return A_CHECK_FAILED if benched.errors else 0
 
 

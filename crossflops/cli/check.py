@@ -9,11 +9,16 @@ import click
 from crossflops.cli.options import (
     FORMULAS,
     OUTPUT,
+    check_writable_path,
     command_options,
     verb,
-    writable,
 )
-from crossflops.cli.output import deliver, progress, say, write_side_file
+from crossflops.cli.output import (
+    print_to_stderr,
+    showing_progress,
+    write_side_file,
+    write_verb_result,
+)
 from crossflops.errors import InputError
 
 
@@ -23,10 +28,10 @@ def _writable_junit_file(
     """Return the path of the file for JUnit results, or None. Raises CrossflopsError if it cannot
     be written.
     """
-    return None if value is None else writable(Path(value), "checks.xml")
+    return None if value is None else check_writable_path(Path(value), "checks.xml")
 
 
-def _refuse_one_file(files: Sequence[Path | None]) -> None:
+def _reject_equal_output_files(files: Sequence[Path | None]) -> None:
     """Raise InputError if two of these output files are the same file."""
     indices = [os.path.realpath(file) for file in files if file is not None]
     if len(set(indices)) < len(indices):
@@ -77,27 +82,27 @@ def check(
     from crossflops.verbs import check as check_verb
 
     check_verb.refuse_contradictions(targets, update, against, if_budgeted)
-    _refuse_one_file((junit, quality, file))
+    _reject_equal_output_files((junit, quality, file))
     for stale in filter(None, (junit, quality, file)):
         if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is
             stale.unlink()  # a file of an earlier run says nothing of this one
-    with progress("checking") as on_progress:
+    with showing_progress("checking") as on_progress:
         checks = check_verb.check_budgets(
             targets, update, on_progress, if_budgeted=if_budgeted, revision=against or ""
         )
     if update:
-        say(f"wrote {check_verb.BASELINE}")
+        print_to_stderr(f"wrote {check_verb.BASELINE}")
     if junit is not None:
         from crossflops.render.formats import junit as junit_text
 
         write_side_file(junit, junit_text(checks).encode())
     if quality is not None:
         from crossflops.render.formats import code_quality
-        from crossflops.verbs.revisions import repository
+        from crossflops.verbs.revisions import repository_root
 
-        folder = Path.cwd().resolve().relative_to(repository()).as_posix()
+        folder = Path.cwd().resolve().relative_to(repository_root()).as_posix()
         write_side_file(quality, code_quality(checks, folder).encode())
-    deliver(checks, as_json=as_json, file=file)
+    write_verb_result(checks, as_json=as_json, file=file)
     if checks.is_refused:
         return 2
     return 0 if checks.hold else 1

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from crossflops.cli.options import OUTPUT, command_options, verb
-from crossflops.cli.output import deliver, progress
+from crossflops.cli.output import showing_progress, write_verb_result
 
 
 @verb("check-formula", example="crossflops check-formula formulas.py", first=("--cases", "-o"))
@@ -24,7 +24,7 @@ def check_formula(files: tuple[str, ...], cases: int, **fields: Any) -> int:
     from crossflops.report.formula_checks import FormulaChecks
     from crossflops.testing.formulas import check_formulas
 
-    with progress("checking formulas"):
+    with showing_progress("checking formulas"):
         content = FormulaChecks(check_formulas(files, cases))
-    deliver(content, **fields)
+    write_verb_result(content, **fields)
     return 0 if content.holds else 1

@@ -18,17 +18,22 @@ from crossflops.cli.options import (
     WEIGHTS_OF_TOOLS,
     Group,
     Positive,
+    check_picture_file,
     command_options,
     option_group,
-    picture,
     pop_input_options,
+    pop_request,
     pop_size_options,
-    refuse_without_page,
     reject_options,
-    request,
+    reject_page_options_with_json,
     verb,
 )
-from crossflops.cli.output import deliver, keep_comparison, progress, say
+from crossflops.cli.output import (
+    print_to_stderr,
+    showing_progress,
+    write_comparison_picture,
+    write_verb_result,
+)
 from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Profile
 from crossflops.plugins.discovery import plugin_install_command
@@ -74,7 +79,7 @@ def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -
         if isinstance(answer, Failure) and answer.tool in tools
     ]
     for failure in failed:
-        say(
+        print_to_stderr(
             f"cannot contrast {' and '.join(between or ())}: {failure.tool} failed "
             f"({failure.stage}): {failure.message}"
         )
@@ -110,11 +115,11 @@ def _compare_formulas(fields: dict[str, Any], strict: bool, formula_texts: tuple
     reject_options(
         _NO_FORMULA, f"{flag} runs no tool", f"leave out {{option}}, or leave out {flag}"
     )
-    requested = request(fields, sizes=pop_size_options(fields))
-    with progress(f"counting {requested.target}"):
+    requested = pop_request(fields, sizes=pop_size_options(fields))
+    with showing_progress(f"counting {requested.target}"):
         report = compare_with_formulas(requested, formula_texts)
     fields = {name: fields[name] for name in ("as_json", "file", "unit") if name in fields}
-    deliver(report, **fields)
+    write_verb_result(report, **fields)
     accounts = report.llm.accounts if report.llm else ()
     left = [account for account in accounts if account.residual]
     if strict and (left or report.uncounted):
@@ -123,7 +128,7 @@ def _compare_formulas(fields: dict[str, Any], strict: bool, formula_texts: tuple
             for account in left
         ]
         broken += [f"{len(report.uncounted)} nodes are not counted"] if report.uncounted else []
-        say(f"strict: {'; '.join(broken)}")
+        print_to_stderr(f"strict: {'; '.join(broken)}")
         return 1
     return 0
 
@@ -154,7 +159,7 @@ _AGAINST: Group = option_group(
 )  # fmt: skip
 
 
-def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
+def _pop_second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
     """Remove the options of the second model (--against) from `fields`, and return them as
     arguments of a comparison.
 
@@ -208,7 +213,7 @@ _OF_TOOLS = (
     PYTHON,
     STRICT,
     UNIT,
-    click.option("--plot", callback=picture, metavar="FILE",
+    click.option("--plot", callback=check_picture_file, metavar="FILE",
                  help="Draw a waterfall for each tool, as .svg or .png. If the file name "
                       "begins with bars, draw the totals of all tools."),
     *OUTPUT,
@@ -238,7 +243,7 @@ def compare(
     if llm or as_:
         return _compare_formulas(fields, strict, as_)
 
-    refuse_without_page(fields, "top", "unit")
+    reject_page_options_with_json(fields, "top", "unit")
     if no_tools:
         reject_options(
             _OF_TOOLS, "--tool cannot be combined with --no-tools", "leave out one of the two"
@@ -257,19 +262,19 @@ def compare(
         python=python,
         teach_tools=teach_tools,
         **pop_report_questions(fields),
-        **_second_model_options(fields),
+        **_pop_second_model_options(fields),
     )
     named = {
         name: fields.pop(name) for name in ("weights", "train", "frozen", "trainable", "loss")
     }
-    model = request(fields, sizes=pop_size_options(fields), **named)
-    with progress(f"comparing {model.target}") as on_progress:
+    model = pop_request(fields, sizes=pop_size_options(fields), **named)
+    with showing_progress(f"comparing {model.target}") as on_progress:
         report = compare_verb.compare_with_tools(
             model, comparison, on_progress, on_progress.pausing_display
         )
-    deliver(ComparisonView(report, top) if report.profiles else report, **fields)
+    write_verb_result(ComparisonView(report, top) if report.profiles else report, **fields)
     if plot is not None:
-        keep_comparison(report, plot)
+        write_comparison_picture(report, plot)
     if has_unanswered_comparison(report, comparison.between):
         return NO_ANSWER
     return _comparison_exit_status(report, strict, no_tools)
@@ -282,9 +287,11 @@ def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone and not report.training:  # else a warning names those left out
-        say(f"no tool is installed. To install tools: {plugin_install_command() or DOCTOR}")
+        print_to_stderr(
+            f"no tool is installed. To install tools: {plugin_install_command() or DOCTOR}"
+        )
     elif profiles and all(isinstance(answer, Failure) for answer in profiles):
-        say("every tool failed")
+        print_to_stderr("every tool failed")
         return NO_ANSWER
     left = [(tool, residual) for tool, residual in report.residuals.items() if residual]
     left += (
@@ -296,6 +303,6 @@ def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
     if strict and (left or missing):
         broken = [f"{tool} has a residual of {residual}" for tool, residual in left]
         broken += [f"{missing} nodes are not counted"] if missing else []
-        say(f"strict: {'; '.join(broken)}")
+        print_to_stderr(f"strict: {'; '.join(broken)}")
         return 1
     return 0

@@ -58,18 +58,18 @@ class _CompletableText(click.types.StringParamType):
         return [*items, *([CompletionItem(incomplete, type="file")] if self._has_files else [])]
 
 
-def offer_values(command: click.Command) -> None:
+def add_value_completion(command: click.Command) -> None:
     """Let a shell complete the values of the text options and arguments of a verb."""
     for param in command.params:
         is_text = isinstance(param.type, click.types.StringParamType)
         if is_text and not getattr(param, "is_flag", False):
-            values = _values_of(command, param)
+            values = _completion_source(command, param)
             has_files = bool(_OF_FILES.search(param.metavar or "")) or param.name in _FILES
             if values is not _no_values or has_files:
                 param.type = _CompletableText(values, has_files)
 
 
-def _values_of(command: click.Command, param: click.Parameter) -> Values:
+def _completion_source(command: click.Command, param: click.Parameter) -> Values:
     """Return the function that lists the known values of an option or argument."""
     for flag in param.opts:
         if flag in _VALUES:
@@ -96,20 +96,20 @@ def _device_completions() -> Iterable[str]:
     return [device.id for device in catalogue_devices(user_devices(None))]
 
 
-def _names_of_pages() -> Iterable[str]:
+def _explain_page_completions() -> Iterable[str]:
     """Return the names that `explain` accepts: terms, causes and tools."""
     from crossflops.causes import WORDS, all_causes
 
     return [*(cause.id for cause in (*WORDS, *all_causes())), *_tool_completions()]
 
 
-def _budgets() -> Iterable[str]:
+def _budget_completions() -> Iterable[str]:
     """Return the names of the budgets in the configuration of the current folder."""
     from pathlib import Path
 
-    from crossflops.verbs.budget_configuration import budgets_in, configuration
+    from crossflops.verbs.budget_configuration import find_budget_configuration, parse_budget_table
 
-    return [budget.name for budget in budgets_in(*configuration(Path.cwd()))]
+    return [budget.name for budget in parse_budget_table(*find_budget_configuration(Path.cwd()))]
 
 
 def _precision_completions() -> Iterable[str]:
@@ -124,6 +124,6 @@ _VALUES: dict[str, Values] = {
     "--device": _device_completions,
     "--precision": _precision_completions,
     "devices name": _device_completions,
-    "explain name": _names_of_pages,
-    "check targets": _budgets,
+    "explain name": _explain_page_completions,
+    "check targets": _budget_completions,
 }

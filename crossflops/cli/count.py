@@ -20,13 +20,13 @@ from crossflops.cli.options import (
     apply_view_options,
     command_options,
     option_group,
+    pop_request,
     pop_size_options,
-    refuse_timeout,
-    refuse_without_page,
-    request,
+    reject_page_options_with_json,
+    reject_timeout_without_tools,
     verb,
 )
-from crossflops.cli.output import deliver, progress, say
+from crossflops.cli.output import print_to_stderr, showing_progress, write_verb_result
 from crossflops.errors import InputError
 
 
@@ -118,22 +118,22 @@ def count(
         )
     fields["by"] = "module" if shapes else fields["by"]
     if fields["by"] is fields["top"] is fields["depth"] is None:
-        refuse_without_page(fields, "unit")
+        reject_page_options_with_json(fields, "unit")
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
-    requested = request(
+    requested = pop_request(
         fields, sizes=pop_size_options(fields), train=train, shapes=shapes, prompt=prompt,
         generate=generate, images=images, cache_dtype=cache_dtype, draft=draft,
         draft_tokens=draft_tokens, acceptance=acceptance, **counting, **training,
     )  # fmt: skip
     if not observe:
-        refuse_timeout(requested)
+        reject_timeout_without_tools(requested)
     if requested.is_file:
         gc.disable()  # its values refer to none in a circle: what is done with is gone at once
-    with progress(f"counting {requested.target}"):
+    with showing_progress(f"counting {requested.target}"):
         report = count_verb.count_target(requested)
-    deliver(apply_view_options(report, fields, fields["unit"]), **fields)
+    write_verb_result(apply_view_options(report, fields, fields["unit"]), **fields)
     backward = report.training.uncounted if report.training else ()
     if strict and (report.uncounted or backward):
-        say(f"strict: {len(report.uncounted or backward)} nodes are not counted")
+        print_to_stderr(f"strict: {len(report.uncounted or backward)} nodes are not counted")
         return 1
     return 0

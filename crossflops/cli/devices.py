@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from crossflops.cli.options import OUTPUT, Positive, command_options, reject_options, verb
-from crossflops.cli.output import deliver, progress
+from crossflops.cli.output import showing_progress, write_verb_result
 from crossflops.errors import InputError
 from crossflops.render.formats import format_suffix
 
@@ -49,9 +49,9 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
         reject_options(
             ("precision",), "the page of all devices shows no peaks", "add --search or --json"
         )
-    with progress(question.progress_text):
+    with showing_progress(question.progress_text):
         content, trouble = answer_device_question(question)
-    deliver(content, as_json=as_json, file=file)
+    write_verb_result(content, as_json=as_json, file=file)
     if trouble is not None:
         raise trouble
     return 0
@@ -63,7 +63,7 @@ _CLOCK = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kMG]?)(?:Hz)?", re.IGNOR
 _POWERS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
-def hertz(ctx: click.Context, param: click.Parameter, text: str) -> float:
+def parse_frequency_hz(ctx: click.Context, param: click.Parameter, text: str) -> float:
     """Return a clock frequency in Hz, from a text such as "1.41GHz", "1215MHz" or "1.41e9". Raises
     InputError.
     """
@@ -78,7 +78,7 @@ def hertz(ctx: click.Context, param: click.Parameter, text: str) -> float:
 
 @verb("peak", example="crossflops peak --clock 1.41GHz --units 432 --fma 256")
 @command_options(
-    click.option("--clock", callback=hertz, required=True, metavar="HZ",
+    click.option("--clock", callback=parse_frequency_hz, required=True, metavar="HZ",
                  help="Clock frequency, such as 1.41GHz."),
     click.option("--units", type=float, required=True, metavar="N",
                  help="Number of SMs, compute units or cores."),
@@ -94,13 +94,13 @@ def peak(clock: float, units: float, fma: float, **fields: Any) -> int:
     """
     from crossflops.hardware.devices.sheets import derive_peak
 
-    deliver(derive_peak(clock, units, fma), **fields)
+    write_verb_result(derive_peak(clock, units, fma), **fields)
     return 0
 
 
 @verb("bandwidth", example="crossflops bandwidth --clock 1.215GHz --bus 5120")
 @command_options(
-    click.option("--clock", callback=hertz, required=True, metavar="HZ",
+    click.option("--clock", callback=parse_frequency_hz, required=True, metavar="HZ",
                  help="Memory clock, such as 1215MHz."),
     click.option("--bus", type=float, required=True, metavar="BITS",
                  help="Width of the bus in bits."),
@@ -118,5 +118,5 @@ def bandwidth(clock: float, bus: float, channels: float, transfers: float, **fie
     """
     from crossflops.hardware.devices.sheets import derive_bandwidth
 
-    deliver(derive_bandwidth(clock, bus, channels, transfers), **fields)
+    write_verb_result(derive_bandwidth(clock, bus, channels, transfers), **fields)
     return 0

@@ -12,11 +12,11 @@ from crossflops.cli.options import (
     command_options,
     pop_model_options,
     pop_size_options,
-    refuse_timeout,
     reject_options_except,
+    reject_timeout_without_tools,
     verb,
 )
-from crossflops.cli.output import deliver, progress
+from crossflops.cli.output import showing_progress, write_verb_result
 
 
 def _parse_increase_share(
@@ -56,18 +56,20 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
 
     sides = [
-        diff_verb.side_of(text, lambda target: Request.from_arguments(target, **shared))
+        diff_verb.diff_side_from_text(
+            text, lambda target: Request.from_arguments(target, **shared)
+        )
         for text in (first, second)
     ]
-    if not diff_verb.requests_of(sides):
+    if not diff_verb.requests_of_sides(sides):
         reject_options_except(
             ("most",),
             "both arguments are saved reports, and nothing is counted",
             "leave out {option}",
         )
-    refuse_timeout(*diff_verb.requests_of(sides))
-    first_side, second_side = diff_verb.fit_side_options(sides)
-    with progress("counting") as on_progress:
+    reject_timeout_without_tools(*diff_verb.requests_of_sides(sides))
+    first_side, second_side = diff_verb.drop_unused_side_options(sides)
+    with showing_progress("counting") as on_progress:
         changes = diff_verb.compare_sides(first_side, second_side, most, on_progress)
-    deliver(changes, as_json=fields["as_json"], file=fields["file"])
+    write_verb_result(changes, as_json=fields["as_json"], file=fields["file"])
     return 0 if changes.holds else 1

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.cli.options import OUTPUT, PYTHON, command_options, verb
-from crossflops.cli.output import deliver, progress
+from crossflops.cli.output import showing_progress, write_verb_result
 from crossflops.ir.profile import Failure
 from crossflops.operators.formula_sources import STATE, formulas_in_force
 from crossflops.patches.installed import patch_targets
@@ -37,7 +37,7 @@ from crossflops.tools.registry import all_conventions
 # Which tools are known, and which of them are installed and work: here, or elsewhere.
 
 
-def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
+def list_tool_rows(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
     """Return a row for each tool that is known, installed or configured, with the state of its
     installation.
     """
@@ -55,7 +55,7 @@ def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
     )
 
 
-def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolRow:
+def _local_tool_row(tool: str, editions: list[Convention], is_installed: bool) -> ToolRow:
     """Return the row of a tool in this Python: its version, and whether it is missing, broken or
     verified.
     """
@@ -63,12 +63,12 @@ def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolR
     install = plugin_install_command([tool])  # "" for a convention that no plugin runs
     state: State = "missing" if _all_verified_versions(editions) and install else "no tool"
     message = ""
-    if there:
+    if is_installed:
         version, state, message = _inspect_tool(tool, _all_verified_versions(editions))
     return _doctor_tool_row(
         tool,
         editions,
-        python=sys.executable if there else "",
+        python=sys.executable if is_installed else "",
         version=version,
         state=state,
         message=message,
@@ -87,7 +87,7 @@ def _external_tool_row(
         return _doctor_tool_row(
             tool, editions, python=python, state="broken", message=message, install=install
         )
-    state = _state(offer.version, _all_verified_versions(editions))
+    state = _verification_state(offer.version, _all_verified_versions(editions))
     return _doctor_tool_row(tool, editions, python=python, version=offer.version, state=state)
 
 
@@ -130,10 +130,10 @@ def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State
         version = adapter.version()
     except Exception as error:  # a tool may die of anything when it is imported
         return None, "broken", " ".join(f"{type(error).__name__}: {error}".split())
-    return version, _state(version, verified), ""
+    return version, _verification_state(version, verified), ""
 
 
-def _state(version: str, verified: Iterable[str]) -> State:
+def _verification_state(version: str, verified: Iterable[str]) -> State:
     """Return "ok" if the conventions were verified with this version of the tool, else
     "unverified".
     """
@@ -156,9 +156,14 @@ EXTRAS = {
 def doctor(python: dict[str, str], **fields: Any) -> int:
     """Check the installation and list what is missing."""
     interpreters = interpreters_by_tool(python)
-    with progress("checking the installation"):
-        content = Health(_components(), toolbox(interpreters), _patches(), _formula_rows())
-    deliver(content, **fields)
+    with showing_progress("checking the installation"):
+        content = Health(
+            _installation_components(),
+            list_tool_rows(interpreters),
+            _patch_rows(),
+            _formula_rows(),
+        )
+    write_verb_result(content, **fields)
     return 0
 
 
@@ -167,9 +172,9 @@ def doctor(python: dict[str, str], **fields: Any) -> int:
 def tools(python: dict[str, str], **fields: Any) -> int:
     """List all known tools and show which are installed."""
     interpreters = interpreters_by_tool(python)
-    with progress("checking the tools"):
-        content = ToolList(toolbox(interpreters))
-    deliver(content, **fields)
+    with showing_progress("checking the tools"):
+        content = ToolList(list_tool_rows(interpreters))
+    write_verb_result(content, **fields)
     return 0
 
 
@@ -193,7 +198,7 @@ def _formula_rows() -> tuple[FormulaRow, ...]:
     return (*rows, *broken)
 
 
-def _patches() -> tuple[PatchRow, ...]:
+def _patch_rows() -> tuple[PatchRow, ...]:
     """Return a row for each library attribute that crossflops replaces, with its state in the
     installed release.
     """
@@ -213,7 +218,7 @@ def _patches() -> tuple[PatchRow, ...]:
     return tuple(sorted(rows, key=lambda row: row.library))
 
 
-def _components() -> tuple[Component, ...]:
+def _installation_components() -> tuple[Component, ...]:
     """Return the state of Python, of the core packages, of the optional packages, and of
     torchvision.
     """
@@ -224,7 +229,7 @@ def _components() -> tuple[Component, ...]:
     extras = [
         _package_component(name, extra_install_command(brings)) for name, brings in EXTRAS.items()
     ]
-    return (python, *core, *extras, _torchvision())
+    return (python, *core, *extras, _torchvision_component())
 
 
 def _package_component(name: str, install: str = "") -> Component:
@@ -235,7 +240,7 @@ def _package_component(name: str, install: str = "") -> Component:
     return Component(name=name, version=version, state="ok")
 
 
-def _torchvision() -> Component:
+def _torchvision_component() -> Component:
     """Return the state of torchvision: ok, missing, or broken because it requires
     another torch.
     """
@@ -243,7 +248,7 @@ def _torchvision() -> Component:
     if version is None:
         install = f"{sys.executable} -m pip install --no-deps torchvision"
         return Component(name="torchvision", version=None, state="missing", install=install)
-    requested = _torch_of("torchvision")
+    requested = _torch_version_required_by("torchvision")
     if torch is not None and requested not in (None, torch.split("+")[0]):
         message = f"requires torch {requested}, but torch {torch} is installed"
         return Component(name="torchvision", version=version, state="broken", message=message)
@@ -258,7 +263,7 @@ def _torchvision() -> Component:
     return Component(name="torchvision", version=version, state="ok")
 
 
-def _torch_of(distribution: str) -> str | None:
+def _torch_version_required_by(distribution: str) -> str | None:
     """Return the torch version that a distribution requires by "==", or None if it
     requires none.
     """

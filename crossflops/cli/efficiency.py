@@ -14,15 +14,20 @@ from crossflops.cli.options import (
     MODEL,
     OUTPUT,
     Group,
+    check_picture_file,
     command_options,
     option_group,
-    picture,
     pop_model_options,
-    refuse_timeout,
     reject_options,
+    reject_timeout_without_tools,
     verb,
 )
-from crossflops.cli.output import deliver, keep_roofline, progress, say
+from crossflops.cli.output import (
+    print_to_stderr,
+    showing_progress,
+    write_roofline_picture,
+    write_verb_result,
+)
 from crossflops.hardware.rates.question import Question
 from crossflops.ir.profile import Failure
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, MovedBytes, TimedStep
@@ -166,7 +171,7 @@ ROOF: Group = option_group(
     click.option("--bench", metavar="FILE.json",
                  help="Add the measurements of a file written by `crossflops bench -o "
                       "FILE.json`, kernel by kernel."),
-    click.option("--plot", callback=picture, metavar="FILE",
+    click.option("--plot", callback=check_picture_file, metavar="FILE",
                  help="Draw the roofline to this file, .svg or .png."),
 )  # fmt: skip
 
@@ -313,7 +318,7 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     crossflops efficiency hf:config.json --seq 8192 --train --run-tokens 15T \\
         --mfu 0.4 --device h100-sxm --precision bf16 --json
     """
-    from crossflops.verbs.efficiency.rate import answer_efficiency, request_of
+    from crossflops.verbs.efficiency.rate import answer_efficiency, make_efficiency_request
 
     of_the_model = pop_model_options(fields)
     side = fields.pop("image_size")
@@ -321,21 +326,21 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     named: tuple[str, ...] = fields.pop("as_")
     fields["as_"] = named[0] if len(named) == 1 else named or None
     question = Question.from_fields(**fields)
-    model = request_of(target, of_the_model.pop("inputs"), of_the_model, question)
+    model = make_efficiency_request(target, of_the_model.pop("inputs"), of_the_model, question)
     if model is None:
         reject_options(
             ("formulas",), "no model is counted", "leave out {option}, or give a TARGET"
         )
     if not question.work.compare:
-        refuse_timeout(*([] if model is None else [model]))
+        reject_timeout_without_tools(*([] if model is None else [model]))
     doing = "comparing" if question.work.compare else "counting"
-    with progress(f"{doing} {target or 'by a rule'}") as on_progress:
+    with showing_progress(f"{doing} {target or 'by a rule'}") as on_progress:
         rated = answer_efficiency(question, model, on_progress)
     for line in rated.left_out:
-        say(line)
-    deliver(rated.noun, as_json=as_json, file=file)
+        print_to_stderr(line)
+    write_verb_result(rated.noun, as_json=as_json, file=file)
     if question.roof.plot is not None:
-        keep_roofline(rated.noun, question.roof.plot)
+        write_roofline_picture(rated.noun, question.roof.plot)
     if rated.trouble is not None:
         raise rated.trouble
     return _efficiency_exit_status(rated.noun)
@@ -347,9 +352,9 @@ def _efficiency_exit_status(result: EfficiencyReport) -> int:
     """
     profiles = (result.report.profiles if result.report else None) or ()
     if result.report and result.report.profiles == ():
-        say("no tool is installed; see `crossflops doctor`")
+        print_to_stderr("no tool is installed; see `crossflops doctor`")
     if profiles and all(isinstance(answer, Failure) for answer in profiles):
-        say("every tool failed")
+        print_to_stderr("every tool failed")
         return EVERY_TOOL_FAILED
     exceeded = [
         limit
@@ -369,8 +374,8 @@ def _efficiency_exit_status(result: EfficiencyReport) -> int:
     ]
     if not exceeded:
         return 0
-    say(f"error: more than 100 % of a {' and a '.join(exceeded)} is impossible")
-    say("hint: see the warnings of the result for likely reasons")
+    print_to_stderr(f"error: more than 100 % of a {' and a '.join(exceeded)} is impossible")
+    print_to_stderr("hint: see the warnings of the result for likely reasons")
     return A_CHECK_FAILED
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from crossflops.cli.options import OUTPUT, command_options, verb
-from crossflops.cli.output import deliver
+from crossflops.cli.output import write_verb_result
 
 
 @verb("explain", example="crossflops explain norm.batch")
@@ -19,5 +19,5 @@ def explain(name: tuple[str, ...], **fields: Any) -> int:
     """
     from crossflops.verbs.explain import find_page_subject
 
-    deliver(find_page_subject(" ".join(name)), **fields)
+    write_verb_result(find_page_subject(" ".join(name)), **fields)
     return 0

@@ -10,14 +10,14 @@ from crossflops.cli.options import (
     SIZES,
     TARGET,
     UNIT,
+    check_writable_path,
     command_options,
+    pop_request,
     pop_size_options,
-    refuse_timeout,
-    request,
+    reject_timeout_without_tools,
     verb,
-    writable,
 )
-from crossflops.cli.output import progress, say
+from crossflops.cli.output import print_to_stderr, showing_progress
 
 
 @verb(
@@ -48,17 +48,17 @@ def export(file: Path, **fields: Any) -> int:
     from crossflops.render.pages.agreement import agreement_lines
     from crossflops.verbs import export as export_verb
 
-    requested = request(fields, sizes=pop_size_options(fields))
-    refuse_timeout(requested)
-    writable(file, "model.onnx")
-    with progress(f"exporting {requested.target}"):
+    requested = pop_request(fields, sizes=pop_size_options(fields))
+    reject_timeout_without_tools(requested)
+    check_writable_path(file, "model.onnx")
+    with showing_progress(f"exporting {requested.target}"):
         written = export_verb.export_request(
             requested, export_verb.FileRequest(file=file, **fields)
         )
     for path in written:
-        say(f"wrote {path}")
+        print_to_stderr(f"wrote {path}")
     if written.agreement is None:
         return 0
     for line in agreement_lines(written.agreement):
-        say(line)
+        print_to_stderr(line)
     return 0 if written.agreement.is_proven else 1

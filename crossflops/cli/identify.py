@@ -11,12 +11,12 @@ from crossflops.cli.options import (
     TARGET,
     WEIGHTS,
     command_options,
+    pop_request,
     pop_size_options,
-    refuse_timeout,
-    request,
+    reject_timeout_without_tools,
     verb,
 )
-from crossflops.cli.output import deliver, progress
+from crossflops.cli.output import showing_progress, write_verb_result
 
 
 @verb(
@@ -46,9 +46,9 @@ def identify(figure: str, as_: tuple[str, ...], is_thorough: bool, **fields: Any
     from crossflops.verbs.identify import identify_figure
 
     weights = fields.pop("weights")
-    requested = request(fields, sizes=pop_size_options(fields), weights=weights)
-    refuse_timeout(requested)
-    with progress(f"counting {requested.target}") as on_progress:
+    requested = pop_request(fields, sizes=pop_size_options(fields), weights=weights)
+    reject_timeout_without_tools(requested)
+    with showing_progress(f"counting {requested.target}") as on_progress:
         result = identify_figure(figure, requested, as_, is_thorough, on_progress)
-    deliver(result, as_json=fields["as_json"], file=fields["file"])
+    write_verb_result(result, as_json=fields["as_json"], file=fields["file"])
     return 0

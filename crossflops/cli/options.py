@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from crossflops.cli.supervision import limit
+from crossflops.cli.supervision import set_converter_timeout
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.files import is_configured
 from crossflops.ir.graph import DIGITS
@@ -70,10 +70,10 @@ class Verb(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of the verb into --help, in groups with titles."""
         groups: dict[str, list[tuple[str, str]]] = {FIRST: []} if self.first else {}
-        for param in sorted(self.get_params(ctx), key=self._place):
+        for param in sorted(self.get_params(ctx), key=self._help_sort_key):
             record = param.get_help_record(ctx)
             if record is not None:
-                groups.setdefault(self._heading(param), []).append(record)
+                groups.setdefault(self._help_group_title(param), []).append(record)
         for heading in sorted(groups, key=lambda heading: heading == OTHERS):
             with formatter.section(heading):
                 formatter.write_dl(groups[heading])
@@ -84,16 +84,16 @@ class Verb(click.Command):
             with formatter.section("Example"):
                 formatter.write(f"{' ' * formatter.current_indent}{self.example}\n")
 
-    def _place(self, param: click.Parameter) -> int:
+    def _help_sort_key(self, param: click.Parameter) -> int:
         """Return the sort key of an option in --help: its position among the first options, or
         their number for others.
         """
         indices = [self.first.index(flag) for flag in param.opts if flag in self.first]
         return min(indices, default=len(self.first))
 
-    def _heading(self, param: click.Parameter) -> str:
+    def _help_group_title(self, param: click.Parameter) -> str:
         """Return the title under which --help lists an option."""
-        first = self._place(param) < len(self.first)
+        first = self._help_sort_key(param) < len(self.first)
         return FIRST if first else _TITLES.get(param, OTHERS)
 
 
@@ -176,7 +176,7 @@ def reject_options(names: Collection[str], reason: str, hint: str) -> None:
             )
 
 
-def refuse_timeout(*requests: "Request") -> None:
+def reject_timeout_without_tools(*requests: "Request") -> None:
     """Raise InputError if --timeout was given although all models are ONNX files, which are only
     read.
     """
@@ -184,7 +184,7 @@ def refuse_timeout(*requests: "Request") -> None:
         reject_options(("timeout",), "only files are read", "leave out {option}")
 
 
-def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
+def reject_page_options_with_json(fields: Mapping[str, Any], *names: str) -> None:
     """Raise InputError if JSON is written and one of these options, which select parts of a page,
     was given.
     """
@@ -206,7 +206,7 @@ def writes_json(fields: Mapping[str, Any]) -> bool:
     return format_suffix(file) == ".json"
 
 
-# TARGET and everything that says how to build and run it: `request` takes their values.
+# TARGET and everything that says how to build and run it: `pop_request` takes their values.
 
 TARGET = click.argument("target")
 BUILT = "The model and how it is built"
@@ -297,7 +297,7 @@ def pop_size_options(fields: dict[str, Any]) -> dict[str, int]:
     return {name: size for name, size in provided.items() if size is not None}
 
 
-def request(fields: dict[str, Any], **others: Any) -> "Request":
+def pop_request(fields: dict[str, Any], **others: Any) -> "Request":
     """Return the request for a model, built from its target and its options, which are removed
     from `fields`.
 
@@ -314,7 +314,7 @@ def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
     """
     from crossflops.ir.trace import Setting
 
-    limit(fields.pop("timeout"))
+    set_converter_timeout(fields.pop("timeout"))
     setting = Setting(grad=not fields.pop("no_grad"), training=fields.pop("train_mode"))
     return {
         **pop_input_options(fields),
@@ -332,14 +332,14 @@ def pop_input_options(fields: dict[str, Any], prefix: str = "") -> dict[str, Any
     return {
         "inputs": tuple(texts["inputs"]),
         "inputs_file": texts["inputs_file"],
-        "arguments": _unique_option_pairs("--arg", map(argument, texts["arguments"])),
+        "arguments": _unique_option_pairs("--arg", map(parse_json_argument, texts["arguments"])),
         "dims": _unique_option_pairs(
             f"{flag}dim", (parse_name_number(f"{flag}dim", text) for text in texts["dims"])
         ),
         "trips": _unique_option_pairs(
             f"{flag}trips", (parse_name_number(f"{flag}trips", text) for text in texts["trips"])
         ),
-        "branches": _unique_option_pairs("--branch", map(branch, texts["branches"])),
+        "branches": _unique_option_pairs("--branch", map(parse_branch_choice, texts["branches"])),
     }
 
 
@@ -384,7 +384,7 @@ def parse_name_number(option: str, text: str) -> tuple[str, int]:
     return name, int(value)
 
 
-def branch(text: str) -> tuple[str, str]:
+def parse_branch_choice(text: str) -> tuple[str, str]:
     """Return (NODE, branch) from a text NODE=then, NODE=else or NODE=sum. Raises InputError."""
     name, _, value = text.rpartition("=")
     if not name or value not in ("then", "else", "sum"):
@@ -395,7 +395,7 @@ def branch(text: str) -> tuple[str, str]:
     return name, value
 
 
-def argument(text: str) -> tuple[str, object]:
+def parse_json_argument(text: str) -> tuple[str, object]:
     """Return (KEY, value) from a text KEY=JSON. Raises InputError.
 
     The name of a type (bfloat16) needs no quotes.
@@ -462,7 +462,9 @@ OPTIMIZER: Group = option_group(
 )  # fmt: skip
 
 
-def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def check_picture_file(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> str | None:
     """Return the file name of a picture unchanged; raise an error if its format is unknown or it
     cannot be written.
     """
@@ -470,11 +472,13 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> st
         from crossflops.render.figures.files import require_picture_suffix
 
         require_picture_suffix(Path(value).suffix)
-        writable(Path(value))
+        check_writable_path(Path(value))
     return value
 
 
-def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
+def _check_output_file(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> Path | None:
     """Return the path of the output file, or None; raise an error if its format is unknown or it
     cannot be written.
     """
@@ -494,10 +498,10 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
         from crossflops.render.parquet import require_pyarrow
 
         require_pyarrow()
-    return writable(path)
+    return check_writable_path(path)
 
 
-def writable(path: Path, example: str = "name") -> Path:
+def check_writable_path(path: Path, example: str = "name") -> Path:
     """Return the path of a file to write. Raises CrossflopsError if its folder does not exist or
     it is itself a folder.
     """
@@ -513,7 +517,7 @@ def writable(path: Path, example: str = "name") -> Path:
 OUTPUT: Group = option_group(
     "Output",
     click.option("--json", "as_json", is_flag=True, help="Print only JSON."),
-    click.option("-o", "--output", "file", callback=_destination, metavar="FILE",
+    click.option("-o", "--output", "file", callback=_check_output_file, metavar="FILE",
                  help="Write the result to FILE, in the format of its suffix: .json, .md, "
                       ".html, .txt, .tex, .csv ..."),
 )  # fmt: skip
@@ -531,7 +535,7 @@ STRICT = click.option(
 )
 
 
-def _interpreters(
+def _parse_tool_interpreters(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
     """Return the Python interpreter by tool id, from the texts TOOL=INTERPRETER of --python."""
@@ -544,7 +548,7 @@ PYTHON = click.option(
     "--python",
     multiple=True,
     metavar="TOOL=INTERPRETER",
-    callback=_interpreters,
+    callback=_parse_tool_interpreters,
     help="Run a tool with this Python interpreter (or virtual environment folder); the tool "
     "then need not be installed in this environment. Repeatable. Overrides [python] in "
     "crossflops.toml.",

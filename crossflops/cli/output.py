@@ -35,7 +35,7 @@ _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
 
-def deliver(
+def write_verb_result(
     result: ShowableResult, *, as_json: bool, file: Path | None, unit: Unit = "macs"
 ) -> None:
     """Write a result to stdout as a page or as JSON, or to a file in the format of its suffix.
@@ -44,7 +44,9 @@ def deliver(
     Raises CrossflopsError when the file cannot be written; nothing half-written is left.
     """
     if file is None and not as_json:
-        _print(_to_encodable_text(terminal(result, terminal_width(), colour(), unit)))
+        _print_to_stdout(
+            _to_encodable_text(terminal(result, terminal_width(), has_colour(), unit))
+        )
         return
     from crossflops.render.formats import (
         FORMATS,
@@ -54,10 +56,10 @@ def deliver(
     if file is not None:
         write_side_file(file, content_file_bytes(result, file, unit))
     if as_json:
-        _print(_to_encodable_json(escape_json_control_chars(FORMATS[".json"](result))))
+        _print_to_stdout(_to_encodable_json(escape_json_control_chars(FORMATS[".json"](result))))
 
 
-def say(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Write a text as one line to stderr, with control characters escaped."""
     line = to_legible_text(localize_commands(" ".join(text.split())), WORD, _SAID)
     try:
@@ -66,14 +68,14 @@ def say(text: str) -> None:
         _redirect_to_null(sys.stderr)
 
 
-def colour() -> bool:
+def has_colour() -> bool:
     """Return whether pages on stdout have colours: if it is a terminal, unless NO_COLOR is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
-def _print(text: str) -> None:
+def _print_to_stdout(text: str) -> None:
     """Write text to stdout; do nothing if the reader has closed the pipe. Raises CrossflopsError
     on other errors.
     """
@@ -96,7 +98,7 @@ def _redirect_to_null(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _encoding() -> str:
+def _stdout_encoding() -> str:
     """Return the encoding of stdout, or "utf-8" if it has none."""
     return getattr(sys.stdout, "encoding", None) or "utf-8"
 
@@ -106,16 +108,18 @@ def _to_encodable_text(text: str) -> str:
     "?".
     """
     try:
-        text.encode(_encoding())
+        text.encode(_stdout_encoding())
     except UnicodeEncodeError:
-        return text.translate(_ASCII).encode(_encoding(), "replace").decode(_encoding())
+        return (
+            text.translate(_ASCII).encode(_stdout_encoding(), "replace").decode(_stdout_encoding())
+        )
     return text
 
 
 def _to_encodable_json(text: str) -> str:
     """Return the JSON text with non-ASCII characters escaped, if stdout cannot encode them."""
     try:
-        text.encode(_encoding())
+        text.encode(_stdout_encoding())
     except UnicodeEncodeError:
         import json
 
@@ -123,7 +127,7 @@ def _to_encodable_json(text: str) -> str:
     return text
 
 
-def keep_curve(bench: "Bench", plot: str) -> None:
+def write_batch_curve(bench: "Bench", plot: str) -> None:
     """Write a picture to a file: examples per second for each batch size.
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
@@ -142,7 +146,7 @@ def keep_curve(bench: "Bench", plot: str) -> None:
     )
 
 
-def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
+def write_roofline_picture(report: "EfficiencyReport", plot: str) -> None:
     """Write a picture of the first roofline of an efficiency report to a file.
 
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
@@ -162,10 +166,10 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
         file, figure_file_bytes(roofline_plot_with_title(roofs[0], title), file.suffix)
     )
     if len(roofs) > 1:
-        say(f"--plot draws only the roofline of {roofs[0].device}")
+        print_to_stderr(f"--plot draws only the roofline of {roofs[0].device}")
 
 
-def keep_comparison(report: "Report", plot: str) -> None:
+def write_comparison_picture(report: "Report", plot: str) -> None:
     """Write a picture of a comparison to a file: a waterfall for each tool, or bars if the file
     name begins with "bars".
 
@@ -181,7 +185,7 @@ def keep_comparison(report: "Report", plot: str) -> None:
 def write_side_file(file: Path, data: bytes) -> None:
     """Write bytes to a file, and print its name to stderr."""
     write_file(file, data)
-    say(f"wrote {file}")
+    print_to_stderr(f"wrote {file}")
 
 
 # Progress on stderr, where somebody is looking.
@@ -224,7 +228,7 @@ class Progress:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Progress]:
+def showing_progress(first_text: str) -> Iterator[Progress]:
     """Show progress on stderr during the block, beginning with this text; yield the display.
 
     Nothing is written when stderr is no terminal. Whatever the model, a framework, a native
@@ -240,7 +244,7 @@ def progress(what: str) -> Iterator[Progress]:
         # Another descriptor of the terminal: that of stderr may lead elsewhere for a while.
         with (
             os.fdopen(os.dup(_STDERR), "w", encoding=sys.stderr.encoding) as terminal,
-            Console(file=terminal).status(Text(to_legible_text(what))) as status,
+            Console(file=terminal).status(Text(to_legible_text(first_text))) as status,
         ):
             yield Progress(status)
 

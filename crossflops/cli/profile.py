@@ -12,15 +12,15 @@ from crossflops.cli.options import (
     TARGET,
     Positive,
     command_options,
+    pop_request,
     pop_size_options,
-    refuse_without_page,
     reject_options,
     reject_options_except,
-    request,
+    reject_page_options_with_json,
     verb,
     writes_json,
 )
-from crossflops.cli.output import deliver, progress, say
+from crossflops.cli.output import print_to_stderr, showing_progress, write_verb_result
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.render.pages.profile import ProfileView
 from crossflops.report.profile import ShownDepth, TrainingProfile
@@ -101,7 +101,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
         "it selects a step of a script",
         "leave out {option}, or give a script: -- python FILE.py",
     )
-    refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
+    reject_page_options_with_json({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
     choice = _pop_profile_depth(fields)
     against = RatedAgainst(
         device=fields.pop("device"),
@@ -111,7 +111,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     provided = profile_verb.GivenTimes(
         **{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")}
     )
-    if provided.are_there:
+    if provided.has_times:
         reject_options(
             _OF_RUNS,
             "--fwd-ms gives the times, so nothing is run",
@@ -121,13 +121,15 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
     threads, tools = fields.pop("threads"), fields.pop("tools")
     counted = {name: fields.pop(name) for name in ("as_", "frozen")}
-    requested = request(fields, sizes=pop_size_options(fields), train=True, **counted)
+    requested = pop_request(fields, sizes=pop_size_options(fields), train=True, **counted)
     config = profile_verb.ProfileConditions(
         recipe=recipe, against=against, given=provided, threads=threads, tools=tools
     )
-    with progress(f"profiling {requested.target}") as on_progress:
+    with showing_progress(f"profiling {requested.target}") as on_progress:
         content = profile_verb.profile_training(requested, config, on_progress)
-    deliver(_limit_profile_modules(content, choice, as_json, file), as_json=as_json, file=file)
+    write_verb_result(
+        _limit_profile_modules(content, choice, as_json, file), as_json=as_json, file=file
+    )
     return A_CHECK_FAILED if content.errors else 0
 
 
@@ -170,7 +172,7 @@ def _profile_script(
         "a script builds and runs its own model",
         "leave out {option}, or give one target",
     )
-    refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
+    reject_page_options_with_json({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
     peaks = fields["peak_tflops"]
     if len(peaks) > 1:
         raise InputError(
@@ -188,12 +190,12 @@ def _profile_script(
     if ended.profile is None:
         message = f"no step was profiled: {ended.reason}"
         if ended.status:
-            say(f"crossflops: {message}")
+            print_to_stderr(f"crossflops: {message}")
             return ended.status
         raise CrossflopsError(
             message, "give another --step; `crossflops profile --help` describes it"
         )
-    deliver(
+    write_verb_result(
         _limit_profile_modules(ended.profile, _pop_profile_depth(fields), as_json, file),
         as_json=as_json,
         file=file,

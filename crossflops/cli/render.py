@@ -17,14 +17,19 @@ from crossflops.cli.options import (
     UNIT,
     VIEW,
     apply_view_options,
+    check_picture_file,
     command_options,
-    picture,
-    refuse_without_page,
     reject_options,
     reject_options_except,
+    reject_page_options_with_json,
     verb,
 )
-from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roofline
+from crossflops.cli.output import (
+    write_batch_curve,
+    write_comparison_picture,
+    write_roofline_picture,
+    write_verb_result,
+)
 from crossflops.errors import InputError
 from crossflops.render.layout import ShowableResult
 from crossflops.render.pages.bench import TOP, BenchView
@@ -49,7 +54,7 @@ from crossflops.report.sweep import Sweep
     *VIEW,
     *QUESTIONS,
     UNIT,
-    click.option("--plot", callback=picture, metavar="FILE",
+    click.option("--plot", callback=check_picture_file, metavar="FILE",
                  help="Draw the report, as .svg or .png: speed against batch size, a "
                       "roofline, a waterfall for each tool or, if the file name begins with "
                       "bars, the totals of all tools."),
@@ -87,9 +92,9 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
         raise InputError(
             f"--plot cannot draw the report {file_}", "give a result of `compare` or `bench`"
         )
-    deliver(_content_to_render(report, fields), **fields)
+    write_verb_result(_content_to_render(report, fields), **fields)
     if plot is not None:
-        keep_comparison(report, plot)
+        write_comparison_picture(report, plot)
     return NO_ANSWER if has_unanswered_comparison(report, requested["between"]) else 0
 
 
@@ -100,7 +105,7 @@ def _reject_unused_render_options(
     `pages` are used.
     """
     reject_options_except((*names, *pages), f"REPORT.json is {written}", "leave out {option}")
-    refuse_without_page(fields, *pages)
+    reject_page_options_with_json(fields, *pages)
 
 
 def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
@@ -115,9 +120,9 @@ def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
         )
     if fields["by"] is fields["depth"] is None:
         if report.profiles:
-            refuse_without_page(fields, "top", "unit")
+            reject_page_options_with_json(fields, "top", "unit")
         elif fields["top"] is None:
-            refuse_without_page(fields, "unit")
+            reject_page_options_with_json(fields, "unit")
 
 
 def _content_to_render(report: Report, fields: dict[str, Any]) -> ShowableResult:
@@ -137,15 +142,15 @@ def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int
     exit status 0.
     """
     shown = BenchView(bench, fields["top"] or TOP)
-    deliver(shown, as_json=fields["as_json"], file=fields["file"])
+    write_verb_result(shown, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
-        keep_curve(bench, plot)
+        write_batch_curve(bench, plot)
     return 0
 
 
 def _render_whole(result: Identification | Audit | Sweep, fields: dict[str, Any]) -> int:
     """Write a saved result as a whole, and return the exit status 0."""
-    deliver(result, as_json=fields["as_json"], file=fields["file"])
+    write_verb_result(result, as_json=fields["as_json"], file=fields["file"])
     return 0
 
 
@@ -157,7 +162,7 @@ def _render_profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
     choice = ShownDepth(
         depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top
     )
-    deliver(ProfileView(profile, choice), as_json=fields["as_json"], file=fields["file"])
+    write_verb_result(ProfileView(profile, choice), as_json=fields["as_json"], file=fields["file"])
     return 0
 
 
@@ -165,7 +170,7 @@ def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[
     """Write a saved efficiency report, and the picture of its roofline if requested; return the
     exit status 0.
     """
-    deliver(report, as_json=fields["as_json"], file=fields["file"])
+    write_verb_result(report, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
-        keep_roofline(report, plot)
+        write_roofline_picture(report, plot)
     return 0

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from crossflops.limits import TIMEOUT, end_with
+from crossflops.limits import TIMEOUT, end_when_pipe_closes
 
 VERBS = ("count", "compare", "efficiency", "bench", "export")
 _LOOK = 0.5  # seconds after which is looked whether the child is still there
@@ -32,7 +32,7 @@ _CRASHED = (
 _limit = [TIMEOUT]
 
 
-def limit(seconds: float) -> None:
+def set_converter_timeout(seconds: float) -> None:
     """Set the number of seconds that a converter of a model may take."""
     _limit[0] = seconds
 
@@ -61,21 +61,21 @@ def run_supervised(
         return _exit_without_teardown(_run_in_child(on_progress, run))
     for end in (on_progress, alive):
         os.close(end)
-    return _exit_without_teardown(_Supervisor(child, events).status(refuse))
+    return _exit_without_teardown(_Supervisor(child, events).wait_for_exit_status(refuse))
 
 
 def _exit_with_parent(alive: int) -> None:
     """Let this process exit when its parent ends; `alive` is a pipe that the parent holds open."""
     if sys.platform == "linux":
-        end_with(alive, lambda: os._exit(_TOO_LONG))
+        end_when_pipe_closes(alive, lambda: os._exit(_TOO_LONG))
         return
 
-    def wait() -> None:
+    def wait_for_parent_end() -> None:
         """Wait until the parent has ended, then exit this process."""
         os.read(alive, 1)
         os._exit(_TOO_LONG)
 
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=wait_for_parent_end, daemon=True).start()
 
 
 def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
@@ -84,14 +84,14 @@ def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
     """
     from crossflops.frontends.conversion import add_conversion_listener
 
-    def say(converter: str | None) -> None:
+    def report_converter(converter: str | None) -> None:
         """Tell the parent the name of the converter that begins (None at its end) and its time
         limit.
         """
         with contextlib.suppress(OSError):
             os.write(event_pipe, f"{_limit[0]} {converter or ''}\n".encode())
 
-    add_conversion_listener(say)
+    add_conversion_listener(report_converter)
     status = run()
     with contextlib.suppress(OSError):
         os.write(event_pipe, b"%s\n" % _DONE)
@@ -130,20 +130,20 @@ class _Supervisor:
         self._done = False
         self._asked: list[int] = []  # the signals that somebody sent to end this
 
-    def status(self, refuse: Callable[..., int]) -> int:
+    def wait_for_exit_status(self, refuse: Callable[..., int]) -> int:
         """Wait for the child and return its exit status; end the child if its converter takes too
         long; forward signals.
         """
         heard = [
             sign for sign in _signals_to_forward() if signal.getsignal(sign) is not signal.SIG_IGN
         ]
-        before = {sign: signal.signal(sign, self._forward) for sign in heard}
+        before = {sign: signal.signal(sign, self._forward_signal) for sign in heard}
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals_to_forward())
         try:
             while (status := self._poll_exit_status()) is None:
                 self._wait_for_event()
                 if self._end is not None and time.monotonic() > self._end:
-                    self._stop()
+                    self._end_child()
                     message = f"{self._converter} did not finish within {self._seconds:g} s"
                     hint = (
                         "allow more time with --timeout SECONDS, or convert a smaller part "
@@ -153,7 +153,11 @@ class _Supervisor:
         finally:
             for sign, handler in before.items():
                 signal.signal(sign, handler)
-        while not self._done and select.select([self._news], [], [], 0)[0] and self._read():
+        while (
+            not self._done
+            and select.select([self._news], [], [], 0)[0]
+            and self._read_child_messages()
+        ):
             pass  # what it wrote before its end
         if status < 0 and self._asked:
             return _SIGNALLED + self._asked[-1]  # which needs no words
@@ -184,10 +188,10 @@ class _Supervisor:
         left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
         if not select.select([self._news], [], [], left)[0]:
             return
-        if not self._read():  # the child is about to end
+        if not self._read_child_messages():  # the child is about to end
             time.sleep(0.001)
 
-    def _read(self) -> bool:
+    def _read_child_messages(self) -> bool:
         """Read the messages of the child; return False if it has closed the pipe."""
         received = os.read(self._news, 4096)
         *lines, self._unread = (self._unread + received).split(b"\n")
@@ -200,7 +204,7 @@ class _Supervisor:
             self._end = time.monotonic() + self._seconds if self._converter else None
         return bool(received)
 
-    def _stop(self) -> None:
+    def _end_child(self) -> None:
         """End the child: interrupt it like Ctrl-C, so that it cleans up, and kill it if it
         continues.
         """
@@ -212,7 +216,7 @@ class _Supervisor:
                     return
                 time.sleep(0.02)
 
-    def _forward(self, sign: int, _frame: Any) -> None:
+    def _forward_signal(self, sign: int, _frame: Any) -> None:
         """Handle a signal: forward it to the child, unless the terminal sends it Ctrl-C itself.
 
         A model that swallows interrupts is killed at the third one.

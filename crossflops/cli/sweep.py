@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from crossflops.cli.options import OUTPUT, Positive, command_options, verb
-from crossflops.cli.output import Progress, deliver, progress, say
+from crossflops.cli.output import Progress, print_to_stderr, showing_progress, write_verb_result
 from crossflops.errors import InputError
 from crossflops.limits import TIMEOUT
 
@@ -66,20 +66,25 @@ def sweep(suite: Path, dask: str | None, ray: bool, **fields: Any) -> int:
             "leave out --jobs",
         )
     shown = {name: fields.pop(name) for name in ("as_json", "file")}
-    with _connect(dask, ray) as executor, progress(f"reading {suite}") as display:
+    with (
+        _open_cluster_executor(dask, ray) as executor,
+        showing_progress(f"reading {suite}") as display,
+    ):
         choice = SweepChoice(**fields, executor=executor)
         try:
             result = run_sweep(suite, choice, _choose_reporter(display))
         except KeyboardInterrupt:
-            say(f"interrupted: what was counted is in {choice.store}; run the command again to "
-                "continue")  # fmt: skip
+            print_to_stderr(
+                f"interrupted: what was counted is in {choice.store}; run the command again to "
+                "continue"
+            )
             raise
-    deliver(result, **shown)
+    write_verb_result(result, **shown)
     return 0 if any(row.total is not None for row in result.rows) else NO_ANSWER
 
 
 @contextmanager
-def _connect(dask: str | None, ray: bool) -> Iterator["Executor | None"]:
+def _open_cluster_executor(dask: str | None, ray: bool) -> Iterator["Executor | None"]:
     """Yield the executor of the cluster that was asked for, None for this machine."""
     if dask is None and not ray:
         yield None
@@ -102,6 +107,6 @@ def _choose_reporter(display: Progress) -> Callable[[str], None]:
         """Print the text, if it is the last one or some time went by."""
         if text.endswith("\n") or time.monotonic() - last[0] >= _PAUSE:
             last[0] = time.monotonic()
-            say(text)
+            print_to_stderr(text)
 
     return report_line

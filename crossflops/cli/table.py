@@ -11,10 +11,10 @@ from crossflops.cli.options import (
     command_options,
     pop_model_options,
     pop_size_options,
-    refuse_timeout,
+    reject_timeout_without_tools,
     verb,
 )
-from crossflops.cli.output import deliver, progress
+from crossflops.cli.output import showing_progress, write_verb_result
 
 
 @verb(
@@ -52,19 +52,21 @@ def table(
 
     For example: crossflops table torchvision:resnet50 timm:vit_base_patch16_224 -o table.tex
     """
-    from crossflops.targets.request import Request, fit_requests
+    from crossflops.targets.request import Request, drop_unused_request_options
     from crossflops.verbs import table as table_verb
 
     shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
-    requests = fit_requests([Request.from_arguments(target, **shared) for target in targets])
+    requests = drop_unused_request_options(
+        [Request.from_arguments(target, **shared) for target in targets]
+    )
     if not latency:
-        refuse_timeout(*requests)
+        reject_timeout_without_tools(*requests)
     if jobs is None:
         jobs = table_verb.choose_jobs(sum(not request.is_file for request in requests))
     else:
-        table_verb.refuse_jobs(requests)
+        table_verb.reject_jobs_without_effect(requests)
     named = list(zip(targets, requests, strict=True))
-    with progress("counting") as on_progress:
+    with showing_progress("counting") as on_progress:
         rows = table_verb.build_paper_table(named, tools, digits, on_progress, latency, jobs)
-    deliver(rows, as_json=fields["as_json"], file=fields["file"])
+    write_verb_result(rows, as_json=fields["as_json"], file=fields["file"])
     return 0

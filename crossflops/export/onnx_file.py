@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from crossflops.errors import CrossflopsError, TargetError
-from crossflops.files import draft
+from crossflops.files import replacing_file
 from crossflops.frontends.onnx.noted_parameters import KEY, ParameterNotes, notes_text_with_digest
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost, CountedNode, UncountedNode
@@ -226,7 +226,7 @@ def copy_model(
     and CrossflopsError where external data is missing or another file bears its name.
     """
     written = _copy_external_data(Path(source).parent, target.parent, locations)
-    with mapping_onnx_file(source) as data, draft(target) as file:
+    with mapping_onnx_file(source) as data, replacing_file(target) as file:
         with open(file, "wb") as out:
             _copy_file(data, notes, out)
         if parameters is not None:
@@ -341,7 +341,7 @@ def _copy_external_data(source: Path, target: Path, locations: Iterable[str]) ->
         copy = target / name
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True)
-            with draft(copy) as file:
+            with replacing_file(copy) as file:
                 shutil.copyfile(source / name, file)
             written.append(copy)
     return written

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from crossflops.errors import DEBUG, relay
+from crossflops.errors import DEBUG, print_worker_stderr
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.trace import Trace
 
@@ -258,7 +258,7 @@ def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
     class Relay(loggers.Handler):
         def emit(self, record: loggers.LogRecord) -> None:
             """Write a log record's text, with its logger's name, to the stream as one line."""
-            relay(f"{record.name}: {record.getMessage()}", stream)
+            print_worker_stderr(f"{record.name}: {record.getMessage()}", stream)
 
     handler, level, propagates = Relay(), logger.level, logger.propagate
     logger.addHandler(handler)

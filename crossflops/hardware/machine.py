@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsError
-from crossflops.limits import physical_memory
+from crossflops.limits import physical_memory_bytes
 from crossflops.report.machine import Cpu, Gpu
 
 # How much one core computes in a clock, from its instruction set and its model.
@@ -302,7 +302,7 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
     bounds.append(
         _parse_quota_number(_read_system_file(root / "sys/fs/cgroup/memory/memory.limit_in_bytes"))
     )
-    known = [int(bound) for bound in (physical_memory(), *bounds) if bound]
+    known = [int(bound) for bound in (physical_memory_bytes(), *bounds) if bound]
     return min(known) if known else None
 
 

@@ -1,7 +1,7 @@
 """Replace an attribute of another library for a block, and restore it after the block.
 
-The process has one set of attributes: who patches holds `threads.one_at_a_time`, as every verb
-does, or wraps so that other threads are served as before.
+The process has one set of attributes: who patches holds `threads.counting_one_at_a_time`, as every
+verb does, or wraps so that other threads are served as before.
 """
 
 from collections.abc import Mapping, MutableMapping

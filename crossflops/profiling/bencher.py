@@ -3,7 +3,7 @@
 As `crossflops.bench.bencher`, of which it is the other side for a training step.
 """
 
-from crossflops.bench.bencher import answer_of, build_ordered_model
+from crossflops.bench.bencher import build_ordered_model, run_to_answer
 from crossflops.bench.timing import Answer, Ran, TrainingOrder
 from crossflops.profiling.run import Recipe, device_name, time_steps
 from crossflops.profiling.watch import device_of
@@ -17,7 +17,7 @@ def main() -> None:
 
 def answer_training_order(order: TrainingOrder, wait: Wait) -> Answer:
     """Train the model of an order; return the measured times of its steps, or the error."""
-    return answer_of(lambda: run_steps(order), order.batch)
+    return run_to_answer(lambda: run_steps(order), order.batch)
 
 
 def run_steps(order: TrainingOrder) -> Ran:

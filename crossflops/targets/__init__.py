@@ -57,7 +57,7 @@ def load_target_source(
             f"{flag} changes the default input and cannot be combined with --input or --inputs",
             f"leave out {flag}",
         )
-    if is_file(target):
+    if is_onnx_target(target):
         if sizes:
             flag = SIZES[next(iter(sizes))]
             raise InputError(
@@ -118,7 +118,7 @@ def _choose_input_specs(
     return named.specs
 
 
-def is_file(target: str) -> bool:
+def is_onnx_target(target: str) -> bool:
     """Return whether the target is an ONNX file."""
     return target.lower().endswith(".onnx")
 
@@ -128,7 +128,7 @@ def is_pipeline(target: str) -> bool:
     return target.lower().endswith(".toml")
 
 
-def from_object(model: Any, inputs: Any) -> Source:
+def source_from_object(model: Any, inputs: Any) -> Source:
     """Return the Source of a model object; its inputs are tensors, or texts like "1x3x8x8"."""
     return model_source(model, ProvidedInputs(values=inputs))
 

@@ -25,24 +25,24 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _are_counts(value: Any) -> bool:
+def _is_count_mapping(value: Any) -> bool:
     """Return whether the value is a mapping from names to integers of at least 0."""
     return isinstance(value, Mapping) and all(
         isinstance(name, str) and _is_count(number) for name, number in value.items()
     )
 
 
-def _are_branches(value: Any) -> bool:
+def _is_branch_mapping(value: Any) -> bool:
     """Return whether the value is a mapping of If nodes to branches, all of which are texts."""
     return isinstance(value, Mapping) and all(branch in _BRANCHES for branch in value.values())
 
 
-def _are_sizes(value: Any) -> bool:
+def _is_size_mapping(value: Any) -> bool:
     """Return whether the value is a mapping from known size names to positive integers."""
-    return _are_counts(value) and all(name in SIZES and value[name] for name in value)
+    return _is_count_mapping(value) and all(name in SIZES and value[name] for name in value)
 
 
-def _are_texts(value: Any) -> bool:
+def _is_text_or_texts(value: Any) -> bool:
     """Return whether the value is a text or a list of texts."""
     texts = [value] if isinstance(value, str) else value
     return isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
@@ -50,7 +50,7 @@ def _are_texts(value: Any) -> bool:
 
 FORMS = {
     "inputs": _Form(
-        _are_texts, "a list of shapes", '["1x3x224x224"]', '["1x3x224x224"]'
+        _is_text_or_texts, "a list of shapes", '["1x3x224x224"]', '["1x3x224x224"]'
     ),
     "inputs_file": _Form(
         lambda value: isinstance(value, str | os.PathLike),
@@ -64,16 +64,16 @@ FORMS = {
         '{width = 64}',
         '{"width": 64}',
     ),
-    "dims": _Form(_are_counts, "a table of whole numbers", "{N = 8}", '{"N": 8}'),
-    "trips": _Form(_are_counts, "a table of whole numbers", "{Loop_1 = 8}", '{"Loop_1": 8}'),
+    "dims": _Form(_is_count_mapping, "a table of whole numbers", "{N = 8}", '{"N": 8}'),
+    "trips": _Form(_is_count_mapping, "a table of whole numbers", "{Loop_1 = 8}", '{"Loop_1": 8}'),
     "branches": _Form(
-        _are_branches,
+        _is_branch_mapping,
         "a table of then, else or sum",
         '{If_3 = "else"}',
         '{"If_3": "else"}',
     ),
     "sizes": _Form(
-        _are_sizes,
+        _is_size_mapping,
         f"a table of {', '.join(SIZES)}, each above zero",
         "{batch = 8}",
         '{"batch": 8}',
@@ -104,28 +104,31 @@ def with_config_keys(hint: str) -> str:
     'bind dimensions with dims = {N = SIZE}, or give inputs = ["x=1x3"]'
     """
 
-    def inputs(match: re.Match[str]) -> str:
+    def input_options_as_key(match: re.Match[str]) -> str:
         """Return the matched `--input` options as `inputs = [...]` of a configuration file."""
         texts = match[0].replace("--input ", "").split()
-        return f"inputs = [{', '.join(_quote(text) for text in texts)}]"
+        return f"inputs = [{', '.join(_double_quote(text) for text in texts)}]"
 
-    hint = _INPUTS.sub(inputs, hint)
+    hint = _INPUTS.sub(input_options_as_key, hint)
     hint = _PAIR.sub(lambda match: f"{_KEY_OF[match[1]]} = {{{match[2]} = {match[3]}}}", hint)
     hint = _COMMAND.sub("", hint)
     hint = _FLAG.sub(lambda match: _KEY_OF.get(match[0], match[0]), hint)
     return _OTHERS.sub("", hint)
 
 
-def _quote(text: str) -> str:
+def _double_quote(text: str) -> str:
     """Return the text in double quotes; punctuation at its end follows the closing quote."""
     plain = text.rstrip(".,;:")
     return f'"{plain}"{text[len(plain) :]}'
 
 
-def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> None:
+def check_option_type(
+    option: str, value: Any, name_in_message: str, in_toml: bool = False
+) -> None:
     """Raise InputError if an option's value has the wrong type.
 
-    `named` is the option in the message. Inputs in Python are tensors, too, and are not looked at.
+    `name_in_message` is the option in the message. Inputs in Python are tensors, too, and are
+    not looked at.
     """
     form = FORMS[option]
     if (option == "inputs" and not in_toml) or form.takes(value):
@@ -133,7 +136,8 @@ def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> N
     example = form.in_toml if in_toml else form.in_python
     sign = " = " if in_toml else "="
     raise InputError(
-        f"{named} must be {form.kind}, got {_shorten(value)}", f"write {option}{sign}{example}"
+        f"{name_in_message} must be {form.kind}, got {_shorten(value)}",
+        f"write {option}{sign}{example}",
     )
 
 

@@ -13,13 +13,13 @@ from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.targets import (
-    from_object,
-    is_file,
+    is_onnx_target,
     is_pipeline,
     load_target_source,
     model_source,
+    source_from_object,
 )
-from crossflops.targets.target import build_target, may_be_pickled
+from crossflops.targets.target import build_target, may_contain_pickle
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +80,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         target = os.fspath(target) if isinstance(target, os.PathLike) else target
         formed = [name for name in (*OPTIONS, "sizes") if options.get(name) not in (None, {})]
         if formed:
-            from crossflops.targets.option_forms import refuse_form  # most counts set none
+            from crossflops.targets.option_forms import check_option_type  # most counts set none
 
             for name in formed:
-                refuse_form(name, options[name], name)
+                check_option_type(name, options[name], name)
         request = cls(
             target=target if isinstance(target, str) else None, **_copy_option_values(options)
         )
@@ -127,7 +127,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(request, specs=parse_inputs(texts))
         if not request.is_file:
             model, _ = build_target(request.target, request.arguments, request.allow_pickle)
-            return request._with_model_source(from_object(model, inputs))
+            return request._with_model_source(source_from_object(model, inputs))
         raise InputError(
             "an ONNX file is counted from the shapes of its inputs, but values are given",
             'give the shapes as text: ["x=1x3x224x224"]',
@@ -161,7 +161,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_file(self) -> bool:
         """Whether the model is an ONNX file, which no framework can run."""
-        return self.target is not None and is_file(self.target)
+        return self.target is not None and is_onnx_target(self.target)
 
     @property
     def is_pipeline(self) -> bool:
@@ -184,9 +184,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _may_be_a_pickle(self) -> bool:
         """Whether the target may be a pickle file."""
-        return self.target is not None and may_be_pickled(self.target)
+        return self.target is not None and may_contain_pickle(self.target)
 
-    def without_unused(self) -> "Request":
+    def without_unused_options(self) -> "Request":
         """Return a copy of the request without options that have no effect on its target."""
         unused = self.superfluous_options
         setting = msgspec.structs.replace(
@@ -197,7 +197,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         pickled = self.allow_pickle and "--allow-pickle" not in unused
         return msgspec.structs.replace(self, setting=setting, allow_pickle=pickled)
 
-    def refuse_unused(self, *, run_by_tools: bool = False) -> None:
+    def refuse_unused_options(self, *, run_by_tools: bool = False) -> None:
         """Raise InputError if an option is set that has no effect on the target of this request.
 
         What is `run_by_tools` is run in the mode of the setting, whatever the target is.
@@ -222,15 +222,15 @@ _WITHOUT = {
 }
 
 
-def fit_requests(requests: Sequence[Request]) -> list[Request]:
+def drop_unused_request_options(requests: Sequence[Request]) -> list[Request]:
     """Return the requests without options that have no effect on their own target.
 
     Raises InputError for an option that none of them has a use for.
     """
     for flag in requests[0].superfluous_options if requests else ():
         if all(flag in request.superfluous_options for request in requests):
-            requests[0].refuse_unused()
-    return [request.without_unused() for request in requests]
+            requests[0].refuse_unused_options()
+    return [request.without_unused_options() for request in requests]
 
 
 def _copy_option_values(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,7 +264,7 @@ _OF_FILES = ("dims", "trips", "branches")
 _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch or at the end
 
 
-def second_request(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
+def build_second_request(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
     """Build the request of a second model; if it has no inputs, it gets those of the first model.
 
     Inputs that are taken over are tried as they are, then with the channels moved to the end or
@@ -287,11 +287,11 @@ def second_request(target: Any, own_options: Mapping[str, Any], first: Request) 
         options.pop("inputs", ()),
         setting=first.setting,
         allow_pickle=first.allow_pickle,
-        weights=None if not isinstance(target, str) or is_file(target) else first.weights,
+        weights=None if not isinstance(target, str) or is_onnx_target(target) else first.weights,
         **options,
     )
     if not provided:
-        return _with_first_inputs(base, own, first)
+        return _with_inputs_of_first(base, own, first)
     from crossflops.targets.weights import (
         build_weighted_source,
     )  # a count of one model needs none of it
@@ -302,7 +302,7 @@ def second_request(target: Any, own_options: Mapping[str, Any], first: Request) 
 
 def _first_model_arguments(target: Any, first: Request) -> Mapping[str, object]:
     """Return the first model's --arg values if the second model is a callable too, else none."""
-    called = isinstance(target, str) and ":" in target and not is_file(target)
+    called = isinstance(target, str) and ":" in target and not is_onnx_target(target)
     return first.arguments if called and first.given is None else {}
 
 
@@ -314,11 +314,11 @@ def _with_file_options(request: Request, first: Request, own: Mapping[str, Any])
     return msgspec.structs.replace(request, **more) if first.is_file else request
 
 
-def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) -> Request:
+def _with_inputs_of_first(base: Request, own: Mapping[str, Any], first: Request) -> Request:
     """Return the second model's request with the first model's inputs, in a layout that fits."""
     specs = first.specs if first.given is None else _source_input_specs(first.given)
     full = _with_file_options(base, first, own)
-    requests = [msgspec.structs.replace(full, specs=way) for way in layouts(specs)]
+    requests = [msgspec.structs.replace(full, specs=way) for way in input_layout_variants(specs)]
     if first.given is None and first.inputs_file is not None and not base.is_file:
         requests = [msgspec.structs.replace(base, inputs_file=first.inputs_file)]
     if base.is_file:
@@ -338,7 +338,7 @@ def _request_of_object(model: Any, first: Request) -> Request:
             "the inputs of the models are not given",
             'give inputs=, such as inputs=["1x3x224x224"]',
         )
-    ways = ([_input_spec_text(spec) for spec in way] for way in layouts(first.specs))
+    ways = ([_input_spec_text(spec) for spec in way] for way in input_layout_variants(first.specs))
     requests = [Request.from_arguments(model, texts, setting=first.setting) for texts in ways]
     return next((request for request in requests if _can_take_inputs(request)), requests[0])
 
@@ -363,10 +363,11 @@ def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
     )
 
 
-def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
+def input_layout_variants(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
     """Yield the input shapes as given, channels last, and channels first; then without names.
 
-    >>> [[one.shape for one in way] for way in layouts([TensorSpec("0", "float32", (1, 3, 8, 9))])]
+    >>> image = TensorSpec("0", "float32", (1, 3, 8, 9))
+    >>> [[spec.shape for spec in layout] for layout in input_layout_variants([image])]
     [[(1, 3, 8, 9)], [(1, 8, 9, 3)], [(1, 9, 3, 8)]]
     """
     ways: list[tuple[TensorSpec, ...]] = []

@@ -39,7 +39,7 @@ from crossflops.frontends import (
 )
 from crossflops.frontends.named import SIZES, make_library_model
 from crossflops.load import reject_pointer_or_web_page
-from crossflops.threads import one_at_a_time
+from crossflops.threads import counting_one_at_a_time
 
 _HINT = "write pkg.module:callable or path/file.py:callable; the callable returns the model"
 _RELATIVE = "attempted relative import"
@@ -63,12 +63,12 @@ def build_target(
     do so builds it without numbers. Raises TargetError or MissingExtraError, and without values
     ValuesNeededError.
     """
-    with building_any_model(), _seeding_weights():
+    with building_any_model(), _seeding_random_weights():
         return _resolve_and_build(target, arguments, allow_pickle, sizes, values)
 
 
 @contextmanager
-def _seeding_weights() -> Iterator[None]:
+def _seeding_random_weights() -> Iterator[None]:
     """Return a context in which random weights are the same in every process.
 
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
@@ -97,7 +97,7 @@ def _resolve_and_build(
 ) -> tuple[Any, Any]:
     """Return the model of a target, and its inputs or its NamedModel; None without either."""
     refuse_url(target)
-    _find_modules_of_the_caller()
+    _add_working_folder_to_path()
     target = full_target_name(target)
     library = library_of_target(target)
     if library is not None:
@@ -105,10 +105,10 @@ def _resolve_and_build(
             named = load_with_retry(lambda: make_library_model(library, target, arguments, sizes))
         return named.model, named
     if sizes:
-        raise _without_usual_input(target, SIZES[next(iter(sizes))])
+        raise _no_default_input_error(target, SIZES[next(iter(sizes))])
     if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
-        return _with_inputs(load_pickle_file(Path(target), allow_pickle), None)
+        return _model_with_inputs(load_pickle_file(Path(target), allow_pickle), None)
     reader = next((frontend for frontend in FRONTENDS if frontend.can_read(target)), None)
     if reader is not None:
         return load_with_retry(lambda: reader.read_model(target, arguments, allow_pickle)), None
@@ -119,14 +119,18 @@ def _resolve_and_build(
     full = _is_model(value, arguments)
     if full:
         _refuse_arguments(arguments, target)
-    with nullcontext() if values or full else building_any_model_without_values(_imports(value)):
+    with (
+        nullcontext()
+        if values or full
+        else building_any_model_without_values(_packages_imported_by(value))
+    ):
         model = value if full else _call_target(value, arguments, target)
     if isinstance(model, tuple) and len(model) == 2 and not hint_for_unsupported_value(model):
-        return _with_inputs(*model)
-    return _with_inputs(model, None)
+        return _model_with_inputs(*model)
+    return _model_with_inputs(model, None)
 
 
-def _imports(function: Any) -> frozenset[str]:
+def _packages_imported_by(function: Any) -> frozenset[str]:
     """Return the names of the top-level packages that the body of a function imports."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     steps = dis.get_instructions(code) if code is not None else ()
@@ -134,12 +138,12 @@ def _imports(function: Any) -> frozenset[str]:
     return frozenset(name.partition(".")[0] for name in names)
 
 
-def function_named(target: str) -> Callable[..., Any]:
+def load_target_function(target: str) -> Callable[..., Any]:
     """Return the function of "file.py:callable" or "package.module:callable", imported or run."""
     index, _, name = target.rpartition(":")
     if not index:
         raise TargetError(f"{target!r} has no callable after the colon", "write file.py:callable")
-    _find_modules_of_the_caller()
+    _add_working_folder_to_path()
     value = _target_attribute(_import_target_module(index), name, target)
     if not callable(value):
         raise TargetError(f"{target} is a {type(value).__name__}, not a callable", _HINT)
@@ -168,7 +172,7 @@ def full_target_name(target: str) -> str:
     return (*order, *meant, target)[0]
 
 
-def _without_usual_input(target: str, flag: str) -> InputError:
+def _no_default_input_error(target: str, flag: str) -> InputError:
     """Return the error of a flag for sizes that is given for a target without default inputs."""
     return InputError(
         f"{flag} applies only to a model given by name, such as timm:resnet50; {target} is "
@@ -177,7 +181,7 @@ def _without_usual_input(target: str, flag: str) -> InputError:
     )
 
 
-def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
+def _model_with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
     """Return the model and its inputs: `own`, or if None the example inputs of its export."""
     module, example = model_and_inputs_of_value(model, own)
     return module, example if own is None else own
@@ -255,12 +259,12 @@ def _library_install_hint(target: str) -> str:
 def _import_target_module(location: str) -> ModuleType:
     """Return the module of a target, imported or run from a file. Raises TargetError."""
     if location.endswith(".py"):
-        return run_file(Path(location), _HINT)
+        return run_python_file(Path(location), _HINT)
     try:
         return load_with_retry(lambda: importlib.import_module(location))
     except ModuleNotFoundError as error:
         missing = error.name or location
-        if (extra := missing_extra(missing)) is not None:
+        if (extra := missing_extra_error(missing)) is not None:
             raise extra from error
         if location == missing or location.startswith(f"{missing}."):
             raise TargetError(
@@ -279,7 +283,7 @@ def _import_target_module(location: str) -> ModuleType:
 _LISTED = 8  # names that a refusal shows, where none is like the wrong one
 
 
-def _targets_of(holder: Any, name: str, target: str) -> str:
+def _similar_names_hint(holder: Any, name: str, target: str) -> str:
     """Return a hint with the names in a module or class that are similar to `name`."""
     owner = getattr(holder, "__name__", "")
     public = {
@@ -307,7 +311,8 @@ def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
         if not hasattr(value, part):
             module_or_file = target.rpartition(":")[0]
             raise TargetError(
-                f"{module_or_file} does not define {name!r}", _targets_of(value, part, target)
+                f"{module_or_file} does not define {name!r}",
+                _similar_names_hint(value, part, target),
             )
         value = getattr(value, part)
     return value
@@ -344,7 +349,7 @@ def _call_target(
         raise
     except (Exception, SystemExit) as error:
         missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
-        if (absent := missing_extra(missing)) is not None:
+        if (absent := missing_extra_error(missing)) is not None:
             raise absent from error
         raise TargetError(
             f"{target} raised {error_words(error)}{error_location(error)}",
@@ -408,12 +413,12 @@ def _quote_names(word: str, names: list[str]) -> str:
 
 
 @contextmanager
-def imports_restored() -> Iterator[None]:
+def restoring_imports() -> Iterator[None]:
     """Return a context that restores sys.path at its end, and that one thread at a time can enter.
 
     What targets add is gone after it, and not sooner: a model may import when it runs.
     """
-    with one_at_a_time():
+    with counting_one_at_a_time():
         before = list(sys.path)
         try:
             yield
@@ -421,11 +426,11 @@ def imports_restored() -> Iterator[None]:
             sys.path[:] = before
 
 
-def _find_modules_of_the_caller() -> None:
+def _add_working_folder_to_path() -> None:
     """Add the working folder to sys.path, behind the installed modules.
 
     A folder called `torch` or `jax` there would else break every framework. They may be imported
-    when the model runs, too, so that they stay until `imports_restored` ends.
+    when the model runs, too, so that they stay until `restoring_imports` ends.
     """
     folder = str(Path.cwd())
     if folder not in sys.path:
@@ -435,7 +440,7 @@ def _find_modules_of_the_caller() -> None:
 # Python files and pickles, and the extra that a missing package needs.
 
 
-def missing_extra(package: str) -> MissingExtraError | None:
+def missing_extra_error(package: str) -> MissingExtraError | None:
     """Return the error that says which extra installs a package; None if no extra does."""
     name = package.partition(".")[0]
     extra = next((frontend.extra for frontend in FRONTENDS if name in frontend.packages), None)
@@ -444,7 +449,7 @@ def missing_extra(package: str) -> MissingExtraError | None:
     return MissingExtraError(f"{name} is not installed", f"pip install 'crossflops[{extra}]'")
 
 
-def run_file(path: Path, hint: str) -> ModuleType:
+def run_python_file(path: Path, hint: str) -> ModuleType:
     """Run a Python file and return its module; a file with the same text is not run again.
 
     What it registers for good, as an operator of torch.library, cannot be registered again. The
@@ -457,15 +462,15 @@ def run_file(path: Path, hint: str) -> ModuleType:
     sys.path.append(str(path.parent.resolve()))
     try:
         try:
-            return _run_alone(path)
+            return _run_file_by_itself(path)
         except ImportError as error:
             if _RELATIVE not in str(error) or not (path.parent / "__init__.py").is_file():
                 raise
-            return _run_in_its_package(path.resolve())
+            return _import_file_in_package(path.resolve())
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
-        absent = isinstance(error, ModuleNotFoundError) and missing_extra(error.name or "")
+        absent = isinstance(error, ModuleNotFoundError) and missing_extra_error(error.name or "")
         if isinstance(absent, MissingExtraError):
             raise absent from error
         raise TargetError(
@@ -474,7 +479,7 @@ def run_file(path: Path, hint: str) -> ModuleType:
         ) from error
 
 
-def _run_alone(path: Path) -> ModuleType:
+def _run_file_by_itself(path: Path) -> ModuleType:
     """Return the module of a Python file, run by itself; run again only if its text changed."""
     # Registered under a name of its own, so that what it defines can be pickled and inspected;
     # two files of one name in two folders are two modules.
@@ -496,7 +501,7 @@ def _run_alone(path: Path) -> ModuleType:
     return module
 
 
-def _run_in_its_package(path: Path) -> ModuleType:
+def _import_file_in_package(path: Path) -> ModuleType:
     """Return the module of a file with relative imports, imported as a part of its package."""
     parts, folder = [path.stem], path.parent
     while (folder / "__init__.py").is_file():
@@ -538,7 +543,7 @@ PICKLES = {
 }
 
 
-def may_be_pickled(target: str) -> bool:
+def may_contain_pickle(target: str) -> bool:
     """Return whether reading the target may run code that is pickled in it."""
     reads = any(frontend.can_read(target) for frontend in FRONTENDS)
     return Path(target).suffix in PICKLES or reads
@@ -561,7 +566,7 @@ def load_pickle_file(path: Path, allowed: bool) -> Any:
     try:
         return load_with_retry(lambda: _read_pickle(path))
     except ModuleNotFoundError as error:
-        raise missing_extra(error.name or "") or TargetError(
+        raise missing_extra_error(error.name or "") or TargetError(
             f"{path} needs the package {error.name}", f"pip install {error.name}"
         ) from error
     except Exception as error:

@@ -38,7 +38,7 @@ from crossflops.testing.architectures import Architecture, random_architectures
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import Built, probes
 from crossflops.tools.registry import all_conventions, convention_for_prediction
-from crossflops.workers.observe import run_here
+from crossflops.workers.observe import run_tool_in_process
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ def tool_amount(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Amount | None:
     """Run the tool on a model; return the total that it prints, or None if it raises an error."""
-    answer: Profile | Failure = run_here(adapter, model, args, kwargs, setting)
+    answer: Profile | Failure = run_tool_in_process(adapter, model, args, kwargs, setting)
     return answer.total if isinstance(answer, Profile) else None
 
 
@@ -384,9 +384,11 @@ class Conformance(ToolConformance):
             pytest.skip("the tool does not declare that it does without values")
         differing = []
         for name, probe in probes().items():
-            real = _comparable_numbers(run_here(self.adapter, *probe.build(), GRAD))
+            real = _comparable_numbers(run_tool_in_process(self.adapter, *probe.build(), GRAD))
             model, args, kwargs = probe.build()
-            fake = run_here(self.adapter, with_fake_tensors(model)[0], args, kwargs, FAKE_GRAD)
+            fake = run_tool_in_process(
+                self.adapter, with_fake_tensors(model)[0], args, kwargs, FAKE_GRAD
+            )
             needs_values = isinstance(fake, Failure) and READS in fake.message
             if _comparable_numbers(fake) != real and not needs_values:
                 differing.append(
@@ -400,7 +402,7 @@ class Conformance(ToolConformance):
         residual.
         """
         model, args, kwargs = probes()[name].build()
-        answer = run_here(self.adapter, model, args, kwargs, GRAD)
+        answer = run_tool_in_process(self.adapter, model, args, kwargs, GRAD)
         left = parameter_residual(self.convention, self._probe_evidence(name, GRAD).trace, answer)
         assert left == 0, f"{left} of {answer} are not explained"
 

@@ -15,12 +15,12 @@ from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
 from crossflops.training_loops.profiler import FlopsProfiler, show_step_profile
 from crossflops.verbs.profile.account import (
-    Count,
     CountPart,
     RatedAgainst,
+    StepCount,
     Timing,
+    build_training_profile,
     count_profile_step,
-    profile_of,
 )
 
 if TYPE_CHECKING:
@@ -406,7 +406,7 @@ def keras_callback(
         raise MissingExtraError("Keras is not installed", "pip install keras") from error
     provided = () if peak_tflops is None else (str(peak_tflops),)
     against = RatedAgainst(device=device, peak_tflops=provided, precision=precision)
-    against.check()
+    against.check_peak_options()
 
     class StepCallback(Callback):  # type: ignore[misc]
         """The callback of `keras_callback`."""
@@ -496,5 +496,7 @@ def _keras_step_profile(
         notes=(f"the step has {batch_size} examples, as given",),
     )
     return ShownProfile.of(
-        profile_of(Count(parts=(CountPart(report=count_profile_step(request)),)), timing, against)
+        build_training_profile(
+            StepCount(parts=(CountPart(report=count_profile_step(request)),)), timing, against
+        )
     )

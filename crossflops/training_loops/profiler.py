@@ -23,8 +23,8 @@ from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
 from crossflops.tools.registry import conventions_from_texts
 from crossflops.training_loops.deepspeed_settings import ProfilerSettings, read_settings
-from crossflops.verbs.profile.account import RatedAgainst, Timing, profile_of
-from crossflops.verbs.profile.observed import count_of
+from crossflops.verbs.profile.account import RatedAgainst, Timing, build_training_profile
+from crossflops.verbs.profile.observed import count_observed_step
 
 if TYPE_CHECKING:
     from crossflops.facade import ShownProfile
@@ -89,7 +89,7 @@ class FlopsProfiler:
         self._choice = ShownDepth(depth=depth, top=top, detailed=detailed)
         self._file = output_file
         self._against = RatedAgainst(device=device, peak_tflops=provided, precision=precision)
-        self._against.check()
+        self._against.check_peak_options()
         conventions_from_texts([as_] if isinstance(as_, str) else as_)
         self._as = as_
         self.enabled = True
@@ -250,9 +250,9 @@ class FlopsProfiler:
             )
         if all(call.path is None for call in watch.calls):
             raise CrossflopsError(*explain_missing_model_call())
-        count = count_of(self._model, watch, self._as)
+        count = count_observed_step(self._model, watch, self._as)
         return ShownProfile.of(
-            profile_of(count, to_step_timing(self._model, watch, times), self._against)
+            build_training_profile(count, to_step_timing(self._model, watch, times), self._against)
         )
 
     # The names that DeepSpeed's profiler has.

@@ -74,7 +74,9 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
             "needs no --",
         )
     peaks = () if choice.peak_tflops is None else (choice.peak_tflops,)
-    RatedAgainst(device=choice.device, peak_tflops=peaks, precision=choice.precision).check()
+    RatedAgainst(
+        device=choice.device, peak_tflops=peaks, precision=choice.precision
+    ).check_peak_options()
     conventions_from_texts(choice.as_)
     with tempfile.TemporaryDirectory(prefix="crossflops-") as name:
         folder = Path(name)

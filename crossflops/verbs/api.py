@@ -15,7 +15,7 @@ from crossflops.files import is_configured
 from crossflops.ir.trace import Setting
 from crossflops.limits import TIMEOUT
 from crossflops.targets.request import Request, is_empty_input
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -83,7 +83,7 @@ def _find_configured_formulas() -> tuple[str, ...]:
     return formulas_of_configuration()
 
 
-def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
+def with_configured_formulas(verb: Callable[P, R]) -> Callable[P, R]:
     """Return a function like `verb` that also uses the formulas of the configuration and of its
     argument `formulas`, as long as it runs.
 
@@ -110,8 +110,8 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
     return call_verb
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def count(
     target: Any,
     inputs: Any = (),
@@ -224,8 +224,8 @@ def count(
     return ShownReport.of(count_target(request))
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def efficiency(
     target: Any = None,
     inputs: Any = (),
@@ -408,7 +408,7 @@ def efficiency(
     """
     from crossflops.facade import ShownEfficiency
     from crossflops.hardware.rates.question import Question
-    from crossflops.verbs.efficiency.rate import answer_efficiency, request_of
+    from crossflops.verbs.efficiency.rate import answer_efficiency, make_efficiency_request
 
     question = Question.from_fields(
         macs=macs, pass_macs=pass_macs, as_=as_, compare=compare, tools=tools, train=train,
@@ -436,7 +436,7 @@ def efficiency(
     }  # fmt: skip
     rated = answer_efficiency(
         question,
-        request_of(target, inputs, of_the_model, question),
+        make_efficiency_request(target, inputs, of_the_model, question),
         on_progress or _ignore_api_progress,
     )
     if rated.trouble is not None:
@@ -449,8 +449,8 @@ def _path_text(path: str | Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def identify(
     figure: str,
     target: Any,
@@ -527,7 +527,7 @@ def identify(
     return ShownIdentification(**asdict(result))
 
 
-@imports_restored()
+@restoring_imports()
 def audit(
     table: str | Path,
     *,
@@ -579,8 +579,8 @@ def audit(
     return ShownAudit(**asdict(result))
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def compare(
     target: Any,
     inputs: Any = (),
@@ -709,8 +709,8 @@ def compare(
     )
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def bench(
     target: Any,
     inputs: Any = (),
@@ -811,8 +811,8 @@ def bench(
     return ShownBench.of(bench_request(request, conditions, on_progress or _ignore_api_progress))
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def profile(
     target: Any,
     inputs: Any = (),
@@ -931,8 +931,8 @@ def profile(
     )
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def table(
     targets: Sequence[Any] | Mapping[str, Any],
     inputs: Any = (),
@@ -998,7 +998,7 @@ def table(
         [('model.onnx', 64, {'exact-2k-1': 128})]
     """
     from crossflops.facade import with_page
-    from crossflops.targets.request import fit_requests
+    from crossflops.targets.request import drop_unused_request_options
     from crossflops.verbs import table as table_verb
 
     if isinstance(targets, str) or not targets:
@@ -1009,7 +1009,7 @@ def table(
             'write, for example, table(["model.onnx", "other.onnx"])',
         )
     targets_by_name = targets if isinstance(targets, Mapping) else _name_targets(targets)
-    requests = fit_requests([
+    requests = drop_unused_request_options([
         Request.from_arguments(
             target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
             dims=dims, trips=trips, branches=branches, sizes=_size_options(batch, seq, image_size),
@@ -1021,7 +1021,7 @@ def table(
     if jobs is None:
         jobs = table_verb.choose_jobs(sum(not request.is_file for request in in_processes))
     elif jobs > 1:
-        table_verb.refuse_jobs(in_processes)
+        table_verb.reject_jobs_without_effect(in_processes)
     report_line = on_progress or _ignore_api_progress
     rows = table_verb.build_paper_table(
         list(zip(targets_by_name, requests, strict=True)),
@@ -1057,7 +1057,7 @@ def _size_options(batch: int | None, seq: int | None, image_size: int | None) ->
     return {name: size for name, size in sizes.items() if size is not None}
 
 
-@accepting_formulas
+@with_configured_formulas
 def sweep(
     suite: str | Path | Mapping[str, Any],
     *,
@@ -1118,8 +1118,8 @@ def sweep(
     return result
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def diff(
     first: Any,
     second: Any,
@@ -1189,14 +1189,14 @@ def diff(
             allow_pickle=allow_pickle,
         )  # fmt: skip
 
-    sides = [diff_verb.side_of_object(side, make_request) for side in (first, second)]
-    if not diff_verb.requests_of(sides):
+    sides = [diff_verb.diff_side_from_object(side, make_request) for side in (first, second)]
+    if not diff_verb.requests_of_sides(sides):
         _refuse_model_options(
             inputs=not is_empty_input(inputs), inputs_file=inputs_file, arguments=arguments,
             dims=dims, trips=trips, branches=branches, batch=batch, seq=seq, image_size=image_size,
             allow_pickle=allow_pickle, setting=None if setting == Setting() else setting,
         )  # fmt: skip
-    first_side, second_side = diff_verb.fit_side_options(sides)
+    first_side, second_side = diff_verb.drop_unused_side_options(sides)
     report_line = on_progress or _ignore_api_progress
     result: ShownDifference = with_page(
         diff_verb.compare_sides(first_side, second_side, most, report_line)
@@ -1217,8 +1217,8 @@ def _refuse_model_options(**options: Any) -> None:
             )
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def check(
     targets: str | Sequence[str] = (),
     *,
@@ -1381,15 +1381,15 @@ def render(
         64
     """
     from crossflops.facade import with_page
-    from crossflops.verbs.render import answer_saved_questions, read_saved_result
+    from crossflops.verbs.render import read_saved_result, with_answers_to_questions
 
     result = read_saved_result(Path(report))
-    shown: SavedAnswer = with_page(answer_saved_questions(result, between, module, consensus))
+    shown: SavedAnswer = with_page(with_answers_to_questions(result, between, module, consensus))
     return shown
 
 
-@imports_restored()
-@accepting_formulas
+@restoring_imports()
+@with_configured_formulas
 def export(
     target: Any,
     inputs: Any = (),

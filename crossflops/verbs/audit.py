@@ -118,10 +118,10 @@ def _count_builds(
     """Return {(target, image size, input): numbers of its conventions, or a text why there are
     none}; stored results are not counted again.
     """
-    tasks = [_Task(build, choice.as_, _store_file(choice.store, build)) for build in builds]
+    tasks = [_Task(build, choice.as_, _count_store_path(choice.store, build)) for build in builds]
     numbers_by_build: dict[Build, ModelNumbers | str] = {}
     for task in tasks:
-        stored = _read_stored(task)
+        stored = _read_stored_count(task)
         if stored is not None:
             numbers_by_build[task.build] = stored.numbers or stored.reason
     left = [task for task in tasks if task.build not in numbers_by_build]
@@ -131,10 +131,12 @@ def _count_builds(
     if jobs < 2:
         for task in left:
             on_progress(f"{done + 1} of {len(tasks)}: {task.build[0]}")
-            numbers_by_build[task.build] = count_stored(task)
+            numbers_by_build[task.build] = count_and_store_model(task)
             done += 1
         return numbers_by_build
-    with closing(run_series(count_stored, [(task,) for task in left], names, jobs)) as series:
+    with closing(
+        run_series(count_and_store_model, [(task,) for task in left], names, jobs)
+    ) as series:
         for task, numbers in zip(left, series, strict=True):
             done += 1
             on_progress(f"{done} of {len(tasks)}: {task.build[0]}")
@@ -142,7 +144,7 @@ def _count_builds(
     return numbers_by_build
 
 
-def count_stored(task: _Task) -> ModelNumbers | str:
+def count_and_store_model(task: _Task) -> ModelNumbers | str:
     """Count a model, store the result if there is a store; return its numbers, or a text why there
     are none.
     """
@@ -160,7 +162,7 @@ def count_stored(task: _Task) -> ModelNumbers | str:
     except CrossflopsError as error:
         reason = error.message
     if task.file:
-        stored = _StoredCount(_store_key(task), numbers, reason)
+        stored = _StoredCount(_count_store_key(task), numbers, reason)
         Path(task.file).parent.mkdir(parents=True, exist_ok=True)
         write_file(
             Path(task.file), msgspec.json.encode(stored), "choose another folder with --store"
@@ -168,7 +170,7 @@ def count_stored(task: _Task) -> ModelNumbers | str:
     return numbers or reason
 
 
-def _store_key(task: _Task) -> dict[str, str]:
+def _count_store_key(task: _Task) -> dict[str, str]:
     """Return the versions and the request on which a stored result depends, as {name: text}."""
     versions = framework_versions(is_file=True)
     target, image_size, shape = task.build
@@ -176,7 +178,7 @@ def _store_key(task: _Task) -> dict[str, str]:
             "as": " ".join(task.as_)}  # fmt: skip
 
 
-def _store_file(store: str, build: Build) -> str:
+def _count_store_path(store: str, build: Build) -> str:
     """Return the path of the file in which the result of this model is stored, "" without a
     store.
     """
@@ -187,7 +189,7 @@ def _store_file(store: str, build: Build) -> str:
     return str(Path(store, f"{plain}-{digest}.json"))
 
 
-def _read_stored(task: _Task) -> _StoredCount | None:
+def _read_stored_count(task: _Task) -> _StoredCount | None:
     """Return the stored result of this model; None if there is none, or if it is from other
     versions or another request.
     """
@@ -198,4 +200,4 @@ def _read_stored(task: _Task) -> _StoredCount | None:
         stored = msgspec.json.decode(file.read_bytes(), type=_StoredCount)
     except (OSError, msgspec.MsgspecError):  # half-written by another program: counted again
         return None
-    return stored if stored.made_by == _store_key(task) else None
+    return stored if stored.made_by == _count_store_key(task) else None

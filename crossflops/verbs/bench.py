@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict
@@ -19,14 +19,14 @@ from crossflops.bench.batches import MOST, Goal, search_batch_size
 from crossflops.bench.covers import (
     ExecutedGraph,
     build_kernel_profile,
-    covers,
     guess_executed_graph,
+    match_nodes_to_kernels,
     name_executed_nodes,
 )
 from crossflops.bench.covers import read_executed_graph as read_graph
 from crossflops.bench.kernels import (
     KernelTimes,
-    is_onnxruntime,
+    is_onnxruntime_trace,
     mean_kernel_times,
     read_trace_events,
 )
@@ -41,9 +41,9 @@ from crossflops.bench.timing import (
     Ran,
     TrainingOrder,
 )
-from crossflops.bench.torch_trace import is_torch, match_torch_operators
+from crossflops.bench.torch_trace import is_torch_trace, match_torch_operators
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
-from crossflops.files import draft
+from crossflops.files import replacing_file
 from crossflops.frontends import (
     Source,
     library_of_target,
@@ -63,15 +63,16 @@ from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.bench_errors import batch_rate_errors, kernel_time_errors
 from crossflops.report.report import InputInfo, ModelInfo, Report
 from crossflops.targets.request import Request
-from crossflops.targets.target import full_target_name, imports_restored
+from crossflops.targets.target import full_target_name, restoring_imports
 from crossflops.verbs.bench_training import (
-    bench_step,
-    refuse_unless_trainable,
-    step_report,
+    RunWork,
+    build_bench_step,
+    count_model_training_step,
+    reject_untrainable_request,
     step_timing_notes,
     training_step_work,
 )
-from crossflops.verbs.count import CountedModel, count_source, observe_request, write_program
+from crossflops.verbs.count import CountedModel, count_source, observe_request, write_onnx_program
 from crossflops.verbs.provenance import build_request_record, framework_versions
 
 # The same model at another batch size.
@@ -95,7 +96,7 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
             raise InputError(
                 "--batch-dim can be used only with an ONNX file", "leave out --batch-dim"
             )
-        if not request.specs and request.inputs_file is None and _is_named(request):
+        if not request.specs and request.inputs_file is None and _is_library_model_name(request):
             return msgspec.structs.replace(request, sizes={**request.sizes, "batch": batch})
         return msgspec.structs.replace(request, specs=_resize_input_batches(request.specs, batch))
     assert request.target is not None
@@ -113,7 +114,7 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
     return msgspec.structs.replace(request, specs=_resize_input_batches(provided, batch))
 
 
-def _is_named(request: Request) -> bool:
+def _is_library_model_name(request: Request) -> bool:
     """Return whether the target is a name in a library of models, such as "timm:resnet50"."""
     return (
         request.target is not None
@@ -121,7 +122,7 @@ def _is_named(request: Request) -> bool:
     )
 
 
-def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
+def first_batch_size(inputs: Sequence[tuple[int, ...]]) -> int:
     """Return the batch size: the first dimension of the first input that has dimensions, 1 if none
     has.
     """
@@ -135,7 +136,8 @@ def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[Tens
     first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
         raise InputError(
-            "no input has a batch dimension to change", "give one shape per run with --input"
+            "no input has a batch dimension, so the batch size cannot be changed",
+            "run the command once for each size, with --input NAME=SHAPE",
         )
     return tuple(
         msgspec.structs.replace(spec, shape=(batch, *spec.shape[1:]))
@@ -182,30 +184,32 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def batch(self) -> int:
         """The batch size: the first dimension of the first input that has one."""
-        return batch_of([spec.shape or () for spec in self.counted.graph.inputs])
+        return first_batch_size([spec.shape or () for spec in self.counted.graph.inputs])
 
 
 def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
     """Return the model, counted and prepared to run in a runtime: as an ONNX file in `folder` for
     onnxruntime, else by its target.
     """
-    request.refuse_unused()
+    request.refuse_unused_options()
     source = request.source()
     reject_unsupported_no_grad(source, request.setting)
     if runtime != ONNX:
-        return _framework_runnable(request, source, folder, runtime)
+        return _prepare_framework_run(request, source, folder, runtime)
     if isinstance(source.model, OnnxFile):
-        return _file_runnable(request, source, folder)
+        return _prepare_file_run(request, source, folder)
     native = count_source(source, request.setting, ())
     path, hollow = Path(folder, NAME), isinstance(native.program, bytes)
-    write_program(native, path, "convert the model to ONNX, and give the file")
+    write_onnx_program(native, path, "convert the model to ONNX, and give the file")
     notes = ("the weights are random; only their shapes are those of the model",) if hollow else ()
     return Runnable(
         request=request, counted=native, folder=folder, path=str(path), hollow=hollow, notes=notes
     )
 
 
-def _framework_runnable(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
+def _prepare_framework_run(
+    request: Request, source: Source, folder: str, runtime: str
+) -> Runnable:
     """Return a model that a worker will build again from its target and run in its own framework,
     with its count.
     """
@@ -221,7 +225,7 @@ def _framework_runnable(request: Request, source: Source, folder: str, runtime: 
     )
 
 
-def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
+def prepare_training_run(request: Request, folder: str, optimizer: str) -> Runnable:
     """Return a model that a worker will train, with the count of its training step; raise
     InputError for a model object.
     """
@@ -230,19 +234,19 @@ def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
             "a model object cannot be built again in the process that runs it",
             'give the target as text, such as "file.py:callable"',
         )
-    report, native = step_report(request, optimizer)
+    report, native = count_model_training_step(request, optimizer)
     return Runnable(request=request, counted=native, folder=folder, step=report)
 
 
-def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
+def _prepare_file_run(request: Request, source: Source, folder: str) -> Runnable:
     """Return an ONNX file prepared to run, with its count; sizes and branches that depend on data
     are taken from one run.
     """
     notes: tuple[str, ...] = ()
     file = source.model
     native = None if request.inputs_file else count_source(source, request.setting, ())
-    if native is None or _depends_on_data(native):
-        native, note = _as_it_runs(request, native)
+    if native is None or _has_data_dependent_counts(native):
+        native, note = _count_with_observed_sizes(request, native)
         notes = (note,)
     return Runnable(
         request=request,
@@ -256,21 +260,30 @@ def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
     )
 
 
-def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[CountedModel, str]:
-    """Return (count of the file with sizes and branches of one run, note on it); if the run fails,
-    `otherwise` and the reason.
+class ObservedCount(NamedTuple):
+    """The count of a file with the sizes of one run, and a note on that run."""
+
+    counted: CountedModel
+    note: str
+
+
+def _count_with_observed_sizes(request: Request, fallback: CountedModel | None) -> ObservedCount:
+    """Return the count of the file with sizes and branches of one run; `fallback` if the run
+    fails, with a note that says why.
     """
     try:
         settled, run = observe_request(request)
     except NormalizeError as error:
-        if otherwise is None:
+        if fallback is None:
             raise
-        return otherwise, f"sizes and branches that depend on data are unknown: {error.message}"
+        note = f"sizes and branches that depend on data are unknown: {error.message}"
+        return ObservedCount(fallback, note)
     native = count_source(settled.source(), request.setting, ())
-    return native, f"sizes, iterations and branches are those of a run on {run.inputs}"
+    note = f"sizes, iterations and branches are those of a run on {run.inputs}"
+    return ObservedCount(native, note)
 
 
-def _depends_on_data(native: CountedModel) -> bool:
+def _has_data_dependent_counts(native: CountedModel) -> bool:
     """Return whether a node is uncounted or has only an upper bound, so that one run can say
     more.
     """
@@ -315,14 +328,14 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None = None
 
     @property
-    def goal(self) -> Goal:
+    def batch_search_goal(self) -> Goal:
         """The goal of a search for a batch size: most examples per second, with a limit of the
         latency if one is given.
         """
         return Goal(None if self.max_latency_ms is None else self.max_latency_ms / 1e3)
 
     @property
-    def peak(self) -> BenchPeak | None:
+    def given_peak(self) -> BenchPeak | None:
         """The peak that the user gives for float32, None without one; raises InputError for an
         invalid number.
         """
@@ -334,7 +347,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         return BenchPeak(rates={"float32": self.peak_tflops * 1e12}, source="given")
 
     @property
-    def flags(self) -> dict[str, Any]:
+    def option_values(self) -> dict[str, Any]:
         """The options of `bench` as {name: value}, for the record of the request."""
         if self.trace is not None:
             return {"trace": self.trace, "peak_tflops": self.peak_tflops}
@@ -349,11 +362,11 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
         return self.optimizer if self.train else None
 
 
-def refuse_training(request: Request, conditions: Conditions) -> None:
+def reject_untrainable_options(request: Request, conditions: Conditions) -> None:
     """Raise InputError if the model cannot be trained, or if an option has no effect on a training
     step.
     """
-    refuse_unless_trainable(request)
+    reject_untrainable_request(request)
     idle = {
         "--runtime": conditions.runtime not in (ONNX, _OWN),
         "--optimization": conditions.optimization != Conditions().optimization,
@@ -378,7 +391,7 @@ class Attempts:
         self._ready: dict[int | None, Runnable] = {}
         self.ran: dict[int, Ran] = {}
 
-    def runnable(self, batch: int | None) -> Runnable:
+    def prepare_batch(self, batch: int | None) -> Runnable:
         """Return the model prepared for this batch size, None meaning the size of its inputs; each
         size is prepared once.
         """
@@ -388,7 +401,7 @@ class Attempts:
                 request = with_batch_size(request, batch, config.batch_dim)
             index = tempfile.mkdtemp(dir=self._folder)
             if config.train:
-                self._ready[batch] = trainable(request, index, config.optimizer)
+                self._ready[batch] = prepare_training_run(request, index, config.optimizer)
             else:
                 self._ready[batch] = prepare_runnable(request, index, config.runtime)
         return self._ready[batch]
@@ -396,15 +409,17 @@ class Attempts:
     def trace_batch(self, batch: int) -> None:
         """Run the model once more at this batch size, under the profiler, to get kernel times."""
         config = msgspec.structs.replace(self._conditions, limits=_BRIEF)
-        self._run(self.runnable(batch), config, profiled=True)
+        self._run_and_keep(self.prepare_batch(batch), config, profiled=True)
 
     def run_batch(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
         """Run the model at this batch size in a worker; return its times, or why it did not run.
         With `profiled` it also gets kernel times.
         """
-        return self._run(self.runnable(batch), self._conditions, profiled)
+        return self._run_and_keep(self.prepare_batch(batch), self._conditions, profiled)
 
-    def _run(self, ready: Runnable, conditions: Conditions, profiled: bool) -> Measurement | Unfit:
+    def _run_and_keep(
+        self, ready: Runnable, conditions: Conditions, profiled: bool
+    ) -> Measurement | Unfit:
         """Run the prepared model in a worker and keep the result by batch size; return its times,
         or why it did not run.
         """
@@ -423,26 +438,29 @@ def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> R
     run.
     """
     if conditions.train:
-        fields = asdict(_model_order(ready, conditions, profiled=False))
+        fields = asdict(_framework_run_order(ready, conditions, profiled=False))
         order = TrainingOrder(**{**fields, "runtime": _OWN, "optimizer": conditions.optimizer})
         return run(order, conditions.timeout, ready.folder, "crossflops.profiling.bencher")
     if conditions.runtime != ONNX:
-        return run(_model_order(ready, conditions, profiled), conditions.timeout, ready.folder)
-    return run(_file_order(ready, conditions, profiled), conditions.timeout, ready.folder)
+        return run(
+            _framework_run_order(ready, conditions, profiled), conditions.timeout, ready.folder
+        )
+    return run(_onnx_run_order(ready, conditions, profiled), conditions.timeout, ready.folder)
 
 
-def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
+def _onnx_run_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
     """Return the order for a worker to run an ONNX file, with or without the profiler."""
     return FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
         allocated=ready.hollow, batch=ready.batch, optimization=conditions.optimization,
-        threads=conditions.threads or cpus(), limits=conditions.limits, profiled=profiled,
+        threads=conditions.threads or default_thread_count(), limits=conditions.limits,
+        profiled=profiled,
         memory=conditions.memory,
         folder=ready.folder,
     )  # fmt: skip
 
 
-def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
+def _framework_run_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
     """Return the order for a worker to run a framework model, with or without the profiler."""
     request = ready.request
     assert request.target is not None
@@ -452,7 +470,7 @@ def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Ord
         target=request.target, arguments=request.arguments, specs=request.specs,
         sizes=request.sizes, inputs_file=request.inputs_file, allow_pickle=request.allow_pickle,
         setting=request.setting, runtime=conditions.runtime, batch=ready.batch,
-        threads=conditions.threads or cpus(), limits=conditions.limits,
+        threads=conditions.threads or default_thread_count(), limits=conditions.limits,
         trace=trace if profiled else None,
         memory=conditions.memory, paths=tuple(map(os.path.abspath, sys.path)),
     )  # fmt: skip
@@ -466,7 +484,7 @@ def write_trace_copy(trace: Path, target: Path) -> Path:
     """
     if target.suffix != ".json":
         target = target / "crossflops.pt.trace.json"
-    with draft(target, "give another --write-trace") as path:
+    with replacing_file(target, "give another --write-trace") as path:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(trace, path)
     return target
@@ -475,18 +493,18 @@ def write_trace_copy(trace: Path, target: Path) -> Path:
 # The verb.
 
 
-@imports_restored()
+@restoring_imports()
 def bench_request(request: Request, conditions: Conditions, on_progress: Progress) -> Bench:
     """Return the result of `bench`: run the model, or read the trace that `conditions` name."""
     if conditions.trace is None:
         benched = measure_batches(request, conditions, on_progress)
     else:
-        peak = conditions.peak
+        peak = conditions.given_peak
         _check_trace_options(conditions, request)
         benched = read_trace(request, conditions.trace, peak)
     return msgspec.structs.replace(
         benched,
-        request=build_request_record("bench", request, benched.model, conditions.flags),
+        request=build_request_record("bench", request, benched.model, conditions.option_values),
         made_with=framework_versions(request.is_file),
     )
 
@@ -507,11 +525,11 @@ def measure_batches(
 
     Raises NormalizeError when the model runs at no batch.
     """
-    peak = conditions.peak
+    peak = conditions.given_peak
     if conditions.batch_dim is not None and not conditions.batches:
         raise InputError("--batch-dim requires --batch", "add --batch N, or leave out --batch-dim")
     if conditions.train:
-        refuse_training(request, conditions)
+        reject_untrainable_options(request, conditions)
     if conditions.runtime != ONNX and conditions.optimization != Conditions().optimization:
         raise InputError(
             "--optimization can be used only with onnxruntime, but --runtime is "
@@ -526,25 +544,32 @@ def measure_batches(
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, conditions, folder)
         tried, largest = _try_batches(attempts, conditions, on_progress)
-        chosen = conditions.goal.best(tried) or Goal().best(tried)
+        chosen = conditions.batch_search_goal.best_measurement(tried) or Goal().best_measurement(
+            tried
+        )
         if chosen is None:
-            raise _no_run(tried)
-        ready = attempts.runnable(chosen.batch if conditions.batches else None)
+            raise _no_batch_ran_error(tried)
+        ready = attempts.prepare_batch(chosen.batch if conditions.batches else None)
         if conditions.batches and not conditions.train:
             on_progress(f"profiling batch {chosen.batch}")
             attempts.trace_batch(chosen.batch)
         ran = attempts.ran[chosen.batch]
-        return with_kernel_account(
+        return with_kernel_times(
             _build_bench_report(ready, ran, conditions, tried, chosen, largest), ready, ran, peak
         )
 
 
+class TriedBatches(NamedTuple):
+    """The results of all batch sizes that were run; the largest that fits is None if unknown."""
+
+    results: list[Measurement | Unfit]
+    largest: int | None
+
+
 def _try_batches(
     attempts: Attempts, conditions: Conditions, on_progress: Progress
-) -> tuple[list[Measurement | Unfit], int | None]:
-    """Run the requested batch sizes; return (all results, largest batch size that fits, None if
-    unknown).
-    """
+) -> TriedBatches:
+    """Run the requested batch sizes; return all results, and the largest size that fits."""
 
     def attempt(batch: int) -> Measurement | Unfit:
         """Report progress and run the model at this batch size; return its times, or why it did
@@ -560,15 +585,16 @@ def _try_batches(
                 "write --batch 1,2,4,8 or auto",
             )
         searched = search_batch_size(
-            attempt, conditions.goal, MOST, to_the_limit=conditions.memory is not None
+            attempt, conditions.batch_search_goal, MOST, to_the_limit=conditions.memory is not None
         )
-        return list(searched.tried), searched.largest if searched.bounded else None
+        largest = searched.largest if searched.bounded else None
+        return TriedBatches(list(searched.tried), largest)
     if not conditions.batches:
-        return [attempts.run_batch(None, profiled=True)], None
-    return [attempt(batch) for batch in dict.fromkeys(conditions.batches)], None
+        return TriedBatches([attempts.run_batch(None, profiled=True)], None)
+    return TriedBatches([attempt(batch) for batch in dict.fromkeys(conditions.batches)], None)
 
 
-def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
+def _no_batch_ran_error(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
     """Return the error that says why no batch size ran, with a hint about memory or time."""
     unfit = next((run for run in tried if isinstance(run, Unfit)), None)
     message = (
@@ -589,12 +615,12 @@ def _build_bench_report(
     """Return the result of `bench` for the chosen batch size, without kernel times: work,
     conditions, and all batch sizes.
     """
-    macs, flops, by_precision = _work_of_run(ready, ran)
+    macs, flops, by_precision = _work_of_one_run(ready, ran)
     graph = ready.counted.graph
     goal = "" if len(tried) < 2 else "most examples per second"
     if conditions.max_latency_ms is not None:
         within = f"p99 within {conditions.max_latency_ms:g} ms"
-        met = conditions.goal.is_met(chosen)
+        met = conditions.batch_search_goal.is_met(chosen)
         goal = (
             f"most examples per second with {within}" if met else f"no batch size reaches {within}"
         )
@@ -611,7 +637,7 @@ def _build_bench_report(
         macs_by_precision=by_precision,
         runtime=ran.runtime,
         device=ran.device,
-        threads=conditions.threads or cpus(),
+        threads=conditions.threads or default_thread_count(),
         optimization=conditions.optimization
         if conditions.runtime == ONNX and not conditions.train
         else "",
@@ -621,12 +647,12 @@ def _build_bench_report(
     )
 
 
-def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
-    """Return (MACs, FLOPs, {precision: MACs}) of one run, or of one training step."""
+def _work_of_one_run(ready: Runnable, ran: Ran) -> RunWork:
+    """Return the work of one run, or of one training step."""
     if ready.step is not None and ran.phases is not None:
         return training_step_work(ready.step, ran.phases)
     ledger = ready.counted.ledger
-    return ledger.total.macs, ledger.total.flops, ledger.macs_by_precision
+    return RunWork(ledger.total.macs, ledger.total.flops, ledger.macs_by_precision)
 
 
 def _run_input_infos(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
@@ -639,7 +665,7 @@ def _run_input_infos(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
     return tuple(InputInfo(spec.name, spec.dtype, spec.shape or ()) for spec in specs)
 
 
-def cpus() -> int:
+def default_thread_count() -> int:
     """Return the number of threads to use: OMP_NUM_THREADS, else the number of CPUs that this
     process may use.
     """
@@ -687,18 +713,18 @@ _DTYPES = {  # precision of a peak -> that of the count
 }
 
 
-def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
+def machine_peak_or_reason(threads: int, ignore_stored: bool = False) -> BenchPeak | str:
     """Return the measured peak of this machine with this number of threads, or a text why it has
     none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
     rate of one times their number is taken, which is the most that they can do. With
-    `measure_anew` a stored peak is not used.
+    `ignore_stored` a stored peak is not used.
     """
     from crossflops.hardware.peaks import load_or_measure_peak
 
     try:
-        machine = load_or_measure_peak(measure_anew=measure_anew)
+        machine = load_or_measure_peak(measure_anew=ignore_stored)
     except CrossflopsError as error:
         return error.message
     rates = {_DTYPES[name]: rate for name, rate in machine.peaks.items() if name in _DTYPES}
@@ -728,7 +754,7 @@ RULE = "rates are 2 x MACs / seconds; additions, activations and other work are 
 _OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out recomputed work"
 
 
-def with_kernel_account(
+def with_kernel_times(
     bench: Bench, ready: Runnable, ran: Ran, provided: BenchPeak | None
 ) -> Bench:
     """Return a copy of the result with kernel times, assumptions, warnings and errors; the peak is
@@ -737,15 +763,15 @@ def with_kernel_account(
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.
     """
-    warnings = [*_bench_warnings(bench, ready, ran), *_warn_of_threads(bench.threads)]
+    warnings = [*_bench_warnings(bench, ready, ran), *_thread_count_warnings(bench.threads)]
     peak = provided
     if peak is None:
-        measured = own_peak(bench.threads)
+        measured = machine_peak_or_reason(bench.threads)
         peak = None if isinstance(measured, str) else measured
         warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
     account = _with_peak_profile(bench, ready, ran, peak)
     if provided is None and peak is not None and _is_above_peak(account):
-        again = own_peak(bench.threads, measure_anew=True)
+        again = machine_peak_or_reason(bench.threads, ignore_stored=True)
         peak = peak if isinstance(again, str) else max_peaks(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)
     errors = [
@@ -768,7 +794,7 @@ def with_kernel_account(
     )
 
 
-def _warn_of_threads(threads: int) -> list[str]:
+def _thread_count_warnings(threads: int) -> list[str]:
     """Return a list with one warning if the run has more threads than this process has CPUs, else
     [].
     """
@@ -797,7 +823,7 @@ def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak 
     bench = msgspec.structs.replace(bench, peak=peak, profile=profile)
     if ready.step is None or ran.phases is None or measurement is None:
         return bench
-    step = bench_step(ready.step, ran.phases, measurement, peak)
+    step = build_bench_step(ready.step, ran.phases, measurement, peak)
     return msgspec.structs.replace(bench, step=step)
 
 
@@ -864,7 +890,7 @@ def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) ->
     level = name_executed_nodes(
         read_graph(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels]
     )
-    joined = covers(ready.counted.graph.with_all_nodes_of_file.nodes, level)
+    joined = match_nodes_to_kernels(ready.counted.graph.with_all_nodes_of_file.nodes, level)
     return build_kernel_profile(times, joined, ledger, peak, source)
 
 
@@ -881,43 +907,54 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
     only that tells the kernels which it puts in. Raises InputError for what is no such trace.
     """
     traced = read_trace_events(trace)
-    if not is_onnxruntime(traced) and not is_torch(traced):
+    if not is_onnxruntime_trace(traced) and not is_torch_trace(traced):
         raise InputError(
             f"the trace {trace} contains neither onnxruntime kernels nor PyTorch operators",
             "give a profile of onnxruntime, or a trace of torch.profiler",
         )
-    if request.is_file and not is_onnxruntime(traced):
+    if request.is_file and not is_onnxruntime_trace(traced):
         raise InputError(
             "a trace of PyTorch cannot be matched with an ONNX file, which does not record the "
             "PyTorch operator of each node",
             "give the PyTorch model as file.py:callable",
         )
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
-        ready = prepare_runnable(request, folder, ONNX if is_onnxruntime(traced) else _OWN)
-        profile, notes = _profile_of_trace(ready, traced, trace, peak)
+        ready = prepare_runnable(request, folder, ONNX if is_onnxruntime_trace(traced) else _OWN)
+        profile, notes = _match_trace_kernels(ready, traced, trace, peak)
     return _bench_from_trace(ready, profile, notes, trace, peak)
 
 
-def _profile_of_trace(
+class TraceProfile(NamedTuple):
+    """The kernels of a saved trace with their counted nodes, and how they were matched."""
+
+    kernels: KernelProfile
+    notes: tuple[str, ...]
+
+
+def _match_trace_kernels(
     ready: Runnable, traced: list[dict[str, Any]], trace: str, peak: BenchPeak | None
-) -> tuple[KernelProfile, tuple[str, ...]]:
-    """Return (kernel times of a saved trace with their counted nodes, notes on how they were
-    matched).
-    """
+) -> TraceProfile:
+    """Return the kernel times of a saved trace with their counted nodes."""
     ledger = _ledger_with_dead_nodes(ready.counted)
-    if not is_onnxruntime(traced):
+    if not is_onnxruntime_trace(traced):
         calls = match_torch_operators(traced, ready.counted.trace, 0)
-        return build_kernel_profile(calls.kernels, calls.covers, ledger, peak, trace), ()
+        profile = build_kernel_profile(calls.kernels, calls.covers, ledger, peak, trace)
+        return TraceProfile(profile, ())
     times = mean_kernel_times(traced, 0)
     level, note = _find_executed_graph(ready, times)
-    joined = covers(ready.counted.graph.with_all_nodes_of_file.nodes, level)
-    return build_kernel_profile(times, joined, ledger, peak, trace), (note,)
+    joined = match_nodes_to_kernels(ready.counted.graph.with_all_nodes_of_file.nodes, level)
+    return TraceProfile(build_kernel_profile(times, joined, ledger, peak, trace), (note,))
 
 
-def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
-    """Return (graph of the onnxruntime optimization level that has most of the kernels, note on
-    the choice).
-    """
+class GraphChoice(NamedTuple):
+    """The graph that onnxruntime is taken to have run, and a note on why."""
+
+    graph: ExecutedGraph
+    note: str
+
+
+def _find_executed_graph(ready: Runnable, times: KernelTimes) -> GraphChoice:
+    """Return the graph of the onnxruntime optimization level that has most of the kernels."""
     ran = [(kernel.name, kernel.op) for kernel in times.kernels]
     names = {name for name, _ in ran}
     best: tuple[int, str, ExecutedGraph] | None = None
@@ -926,22 +963,22 @@ def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedG
         if level is None:
             break
         level = name_executed_nodes(level, ran)
-        same = len(names & {node.name for node in level.everywhere()})
+        same = len(names & {node.name for node in level.all_nodes()})
         if best is None or same > best[0]:
             best = (same, optimization, level)
         if same == len(names):
             break
     if best is None or 2 * best[0] < len(names):
-        what = (
+        note = (
             "kernels are matched to nodes by name only, because the graph of no optimization "
             "level of onnxruntime has these names"
         )
-        return guess_executed_graph(ready.counted.graph.nodes, ran), what
-    what = (
+        return GraphChoice(guess_executed_graph(ready.counted.graph.nodes, ran), note)
+    note = (
         f"the graph of optimization level {best[1]} matches best: it has {best[0]} of "
         f"{len(names)} kernels"
     )
-    return best[2], what
+    return GraphChoice(best[2], note)
 
 
 def _save_graph_at_level(ready: Runnable, optimization: str) -> ExecutedGraph | None:

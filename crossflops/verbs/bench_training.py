@@ -3,6 +3,7 @@ times.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +25,7 @@ _GRADIENTS = tuple(
 )
 
 
-def refuse_unless_trainable(request: Request) -> None:
+def reject_untrainable_request(request: Request) -> None:
     """Raise InputError if the request is an ONNX file, or a run without gradients."""
     if request.is_file:
         raise InputError(
@@ -38,7 +39,7 @@ def refuse_unless_trainable(request: Request) -> None:
         )
 
 
-def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]:
+def count_model_training_step(request: Request, optimizer: str) -> tuple[Report, CountedModel]:
     """Return (report, counted model) of a training step, with the optimizer's work if the
     optimizer is known.
 
@@ -58,16 +59,33 @@ def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]
     )
 
 
-def training_step_work(report: Report, phases: StepPhases) -> tuple[int, int, dict[str, int]]:
-    """Return (MACs, FLOPs, {precision: MACs}) of a training step, without recomputed work."""
+class RunWork(NamedTuple):
+    """The work of one run of a model, or of one training step."""
+
+    macs: int
+    flops: int
+    macs_by_precision: dict[str, int]
+
+
+class PhaseMacs(NamedTuple):
+    """The MACs of the forward pass and of the gradients of a training step, by precision."""
+
+    forward: dict[str, int]
+    backward: dict[str, int]
+
+
+def training_step_work(report: Report, phases: StepPhases) -> RunWork:
+    """Return the work of a training step, without recomputed work."""
     forward, backward = _phase_macs_by_precision(report, phases)
     macs = {name: forward.get(name, 0) + backward.get(name, 0) for name in forward | backward}
     work = _require_training_report(report)
-    flops = work.forward_flops + (_gradient_work(work, flops=True) if phases.backward else 0)
-    return sum(macs.values()), phases.passes * flops, macs
+    flops = work.forward_flops + (
+        _gradient_macs_or_flops(work, in_flops=True) if phases.backward else 0
+    )
+    return RunWork(sum(macs.values()), phases.passes * flops, macs)
 
 
-def bench_step(
+def build_bench_step(
     report: Report, phases: StepPhases, timing: Measurement, peak: BenchPeak | None
 ) -> BenchStep:
     """Return the phases of a training step with their MACs, FLOPs, seconds and share of the
@@ -77,7 +95,7 @@ def bench_step(
     forward, backward = _phase_macs_by_precision(report, phases)
     rows = [_phase_row("forward", times * work.forward_flops, phases.forward, forward, peak)]
     if phases.backward is not None:
-        flops = times * _gradient_work(work, flops=True)
+        flops = times * _gradient_macs_or_flops(work, in_flops=True)
         rows.append(_phase_row("backward", flops, phases.backward, backward, peak))
     if phases.optimizer is not None:
         step = work.optimizer
@@ -116,27 +134,26 @@ def _require_training_report(report: Report) -> TrainingReport:
     return report.training
 
 
-def _gradient_work(work: Training, flops: bool = False) -> int:
-    """Return the MACs of the gradients in a training step, or with `flops` their FLOPs."""
-    return sum(getattr(work, pair[flops]) for pair in _GRADIENTS)
+def _gradient_macs_or_flops(work: Training, in_flops: bool = False) -> int:
+    """Return the MACs of the gradients in a training step, or with `in_flops` their FLOPs."""
+    return sum(getattr(work, pair[in_flops]) for pair in _GRADIENTS)
 
 
-def _phase_macs_by_precision(
-    report: Report, phases: StepPhases
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Return ({precision: MACs of the forward pass}, {precision: MACs of the gradients}) of a
-    training step.
-    """
+def _phase_macs_by_precision(report: Report, phases: StepPhases) -> PhaseMacs:
+    """Return the MACs of the forward pass and of the gradients of a training step."""
     forward: dict[str, int] = {}
     backward: dict[str, int] = {}
     for node in report.nodes:
         if not isinstance(node.training, Training):
             continue
-        work = (forward, node.training.forward_macs), (backward, _gradient_work(node.training))
+        work = (
+            (forward, node.training.forward_macs),
+            (backward, _gradient_macs_or_flops(node.training)),
+        )
         for sums, macs in work:
             if macs:
                 sums[node.precision] = sums.get(node.precision, 0) + phases.passes * macs
-    return forward, backward if phases.backward is not None else {}
+    return PhaseMacs(forward, backward if phases.backward is not None else {})
 
 
 def _phase_row(

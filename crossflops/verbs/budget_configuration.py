@@ -41,7 +41,7 @@ from crossflops.plugins.elsewhere import (
 )
 from crossflops.report.budgets import BudgetRule, PartRules
 from crossflops.report.recorded import NATIVE, OF_MODULES, OF_OPERATORS, RESIDUAL
-from crossflops.targets.option_forms import FORMS, refuse_form
+from crossflops.targets.option_forms import FORMS, check_option_type
 from crossflops.targets.request import Request
 
 _TABLE = "budgets"
@@ -70,7 +70,7 @@ class Budget(msgspec.Struct, frozen=True):
     file: str = ""
 
     @property
-    def numbers(self) -> set[str]:
+    def number_names(self) -> set[str]:
         """The names of the numbers in its rules, such as "macs"."""
         full = {rule.name for rule in self.rules}
         return full.union(rule.name for part in self.parts for rule in part.rules)
@@ -108,13 +108,13 @@ def make_budget(
                 f"unknown key {option} in {where}",
                 nearest_name_hint(option, keys, f"allowed: {', '.join(keys)}"),
             )
-        refuse_form(option, value, f"{option} of {where}", in_toml=bool(file))
+        check_option_type(option, value, f"{option} of {where}", in_toml=bool(file))
     for rule in full:
-        _refuse_number(rule, _NUMBERS_OF_MODELS, "model", where)
+        _reject_unknown_number(rule, _NUMBERS_OF_MODELS, "model", where)
     if file:
-        full = _with_lines(full, file, name, "")
+        full = _with_line_numbers(full, file, name, "")
         parts = tuple(
-            replace(part, rules=_with_lines(part.rules, file, name, part.pattern))
+            replace(part, rules=_with_line_numbers(part.rules, file, name, part.pattern))
             for part in parts
         )
     return Budget(name, target, full, options, parts=parts, file=file)
@@ -154,14 +154,16 @@ def _parse_part_rules(key: str, table: Any, where: str) -> Iterator[PartRules]:
             raise InputError(f"the name of one {kind} in {key} of {where} is empty", hint)
         rules = _parse_rule_list(texts, f"{pattern} in {key} of {where}", hint)
         for rule in rules:
-            _refuse_number(rule, known, kind, where)
+            _reject_unknown_number(rule, known, kind, where)
         yield PartRules(kind=kind, pattern=str(pattern), rules=rules)
 
 
 _NUMBERS_OF_MODELS = (*NATIVE, RESIDUAL)
 
 
-def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) -> None:
+def _reject_unknown_number(
+    rule: BudgetRule, known: Sequence[str], subject: str, where: str
+) -> None:
     """Raise UnknownNameError if the rule names a number that is not in `known` and is not a tool
     convention.
 
@@ -169,7 +171,7 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
     """
     from crossflops.tools.registry import all_conventions, parse_convention
 
-    ids = [] if of == "operator" else [convention.tool for convention in all_conventions()]
+    ids = [] if subject == "operator" else [convention.tool for convention in all_conventions()]
     if rule.name in known:
         return
     if rule.name.partition("@")[0] in ids:
@@ -180,7 +182,8 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
         return
     others = ", and the ids of `crossflops tools`" if ids else ""
     raise UnknownNameError(
-        f"{where}: the budget {rule.text!r} names {rule.name}, which is unknown for {of} budgets",
+        f"{where}: the budget {rule.text!r} names {rule.name}, "
+        f"which is unknown for {subject} budgets",
         nearest_name_hint(rule.name, (*known, *ids), f"known: {', '.join(known)}{others}"),
     )
 
@@ -188,11 +191,11 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
 # The configuration of a target.
 
 
-def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
+def find_budget_configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
     """Return (nearest configuration file with budgets, its table of budgets), from this folder
     upwards; raise InputError if there is none.
     """
-    for file, table in _configurations(folder):
+    for file, table in _budget_configurations_upwards(folder):
         return file, table
     if beneath := _budget_files_beneath(folder):
         raise InputError(
@@ -213,15 +216,17 @@ def _budget_files_beneath(folder: Path) -> list[str]:
     """Return the paths of the configuration files below the folder that have budgets, relative to
     it.
     """
-    from crossflops.verbs.revisions import files_called
+    from crossflops.verbs.revisions import find_files_by_name
 
     with contextlib.chdir(folder):
-        files = [file for name in (NAME, PROJECT) for file in files_called(name)]
+        files = [file for name in (NAME, PROJECT) for file in find_files_by_name(name)]
     inside = (file for file in files if not file.startswith(os.pardir))
     return sorted(file for file in inside if find_config_table(_TABLE, (folder / file).parent)[1])
 
 
-def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, Budget]]:
+def replace_by_nearer_budgets(
+    file: Path, budgets: Sequence[Budget]
+) -> dict[Path, dict[str, Budget]]:
     """Return {configuration file: {budget name: budget}}: the budgets of `file`, each replaced by
     those of a configuration in a folder nearer to its model, where there is one.
 
@@ -229,7 +234,7 @@ def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, 
     """
     chosen: dict[Path, dict[str, Budget]] = {file: {}}
     for budget in budgets:
-        nearer, own = budgets_of(budget.target, file.parent, below=file)
+        nearer, own = find_target_budgets(budget.target, file.parent, below=file)
         if own:
             chosen.setdefault(nearer, {}).update({near.name: near for near in own})
         else:
@@ -237,7 +242,9 @@ def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, 
     return chosen
 
 
-def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Path, list[Budget]]:
+def find_target_budgets(
+    target: str, start: Path, below: Path | None = None
+) -> tuple[Path, list[Budget]]:
     """Return (nearest configuration file with a budget for the target, these budgets); the list is
     empty if there is none.
 
@@ -246,13 +253,13 @@ def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Pat
     index = Path(os.path.normpath(start / target.partition(":")[0]))
     folder = index.parent if index.exists() else start
     file = start
-    for file, table in _configurations(folder):
+    for file, table in _budget_configurations_upwards(folder):
         if file == below:
             break
-        inside = _from_folder(target, start, file.parent)
+        inside = _target_relative_to_folder(target, start, file.parent)
         budgets = [
             budget
-            for budget in budgets_in(file, table)
+            for budget in parse_budget_table(file, table)
             if target == budget.name or inside in (budget.name, budget.target)
         ]
         if budgets:
@@ -260,7 +267,7 @@ def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Pat
     return file, []
 
 
-def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+def _budget_configurations_upwards(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield (configuration file, its table of budgets) from the folder upwards, the nearest
     first.
     """
@@ -272,7 +279,7 @@ def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
             yield file, table
 
 
-def _from_folder(target: str, start: Path, folder: Path) -> str:
+def _target_relative_to_folder(target: str, start: Path, folder: Path) -> str:
     """Return the target, whose path is relative to `start`, with a path relative to `folder`."""
     path, colon, rest = target.partition(":")
     index = start / path
@@ -286,18 +293,18 @@ def _normalize_target_path(target: str) -> str:
     return os.path.normpath(target)
 
 
-def refuse_target(target: str, start: Path) -> None:
+def reject_target_without_budget(target: str, start: Path) -> None:
     """Raise UnknownNameError or InputError, because no configuration has a budget for this
     target.
     """
     try:
-        file, table = configuration(start)
+        file, table = find_budget_configuration(start)
     except InputError as error:
         raise InputError(f"{target} has no budget: {error.message}", error.hint) from error
     raise UnknownNameError(f"{file} sets no budget for {target}", nearest_name_hint(target, table))
 
 
-def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
+def parse_budget_table(file: Path, table: Mapping[str, Any]) -> list[Budget]:
     """Return the budgets of this configuration file; a target with a pattern gives one budget for
     each matching file.
 
@@ -309,7 +316,7 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
     for name, row in table.items():
         provided = dict(row) if isinstance(row, dict) else {"rules": row}
         where = f"{name} in {file}"
-        _refuse_bare_dots(name, provided, where)
+        _reject_unquoted_dotted_name(name, provided, where)
         target = provided.pop("target", name)
         if not isinstance(target, str) or not target:
             raise InputError(
@@ -324,12 +331,12 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
             str(file),
         )
         own = list(_expand_target_pattern(budget, file.parent, named))
-        origins |= _origins(own, name, origins, file)
+        origins |= _table_by_budget_name(own, name, origins, file)
         budgets += own
     return budgets
 
 
-def _origins(
+def _table_by_budget_name(
     budgets: Sequence[Budget], table: str, others: Mapping[str, str], file: Path
 ) -> dict[str, str]:
     """Return {budget name: `table`} for these budgets; raise InputError if another table already
@@ -344,7 +351,7 @@ def _origins(
     return {budget.name: table for budget in budgets}
 
 
-def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> None:
+def _reject_unquoted_dotted_name(name: str, provided: Mapping[str, Any], where: str) -> None:
     """Raise InputError for a table such as [budgets.model.onnx], where TOML needs quotes around a
     name with dots.
     """
@@ -370,14 +377,16 @@ def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Ite
             yield replace(budget, name=name, target=path)
 
 
-def _with_lines(
+def _with_line_numbers(
     rules: Sequence[BudgetRule], file: str, key: str, part: str
 ) -> tuple[BudgetRule, ...]:
     """Return copies of the rules with the line number at which the file states each."""
-    return tuple(replace(rule, line=_line_of(file, key, part, rule.text)) for rule in rules)
+    return tuple(
+        replace(rule, line=_rule_line_number(file, key, part, rule.text)) for rule in rules
+    )
 
 
-def _line_of(file: str, key: str, part: str, rule: str) -> int:
+def _rule_line_number(file: str, key: str, part: str, rule: str) -> int:
     """Return the line number of a rule in a configuration file, or of its table's heading; 0 if
     neither is found.
 
@@ -391,7 +400,7 @@ def _line_of(file: str, key: str, part: str, rule: str) -> int:
     in_part = not part
     for number, line in enumerate(lines, 1):
         if head := re.match(r"\s*\[+([^\]]*budgets[^\]]*)\]", line):
-            is_own = _is_heading(head[1], key)
+            is_own = _is_heading_of_budget(head[1], key)
             if not is_own and heading:
                 break
             heading = heading or (number if is_own else 0)
@@ -404,7 +413,7 @@ def _line_of(file: str, key: str, part: str, rule: str) -> int:
     return heading
 
 
-def _is_heading(text: str, key: str) -> bool:
+def _is_heading_of_budget(text: str, key: str) -> bool:
     """Return whether a TOML heading is that of the budget table with this name."""
     name = text.partition("budgets.")[2]
     quoted = re.match(r"\s*[\"']([^\"']*)[\"']|\s*([\w-]+)", name)

@@ -29,16 +29,16 @@ from crossflops.report.recorded import (
     record_count,
 )
 from crossflops.report.report import SCHEMA, Report
-from crossflops.targets import is_file
+from crossflops.targets import is_onnx_target
 from crossflops.targets.option_forms import with_config_keys
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.verbs.budget_configuration import (
     Budget,
-    budgets_in,
-    budgets_of,
-    configuration,
-    refuse_target,
-    with_nearest,
+    find_budget_configuration,
+    find_target_budgets,
+    parse_budget_table,
+    reject_target_without_budget,
+    replace_by_nearer_budgets,
 )
 from crossflops.verbs.count import native_count
 
@@ -60,7 +60,7 @@ def refuse_contradictions(
                 "use the baseline",
                 "leave out --against, or leave out --baseline and --update",
             )
-        _refuse_revision(against)
+        _reject_unknown_revision(against)
     if if_budgeted and not targets:
         raise InputError(
             "--if-budgeted has no effect here: all targets of this configuration have a budget",
@@ -68,17 +68,17 @@ def refuse_contradictions(
         )
 
 
-def _refuse_revision(revision: str) -> None:
+def _reject_unknown_revision(revision: str) -> None:
     """Raise InputError if the git repository does not have this revision."""
-    from crossflops.verbs.revisions import refuse_unknown
+    from crossflops.verbs.revisions import reject_unknown_git_revision
 
     try:
-        refuse_unknown(revision)
+        reject_unknown_git_revision(revision)
     except InputError as error:
         raise InputError(f"--against: {error.message}", error.hint) from error
 
 
-@imports_restored()
+@restoring_imports()
 def check_budgets(
     targets: Sequence[str],
     update: bool,
@@ -99,18 +99,20 @@ def check_budgets(
     chosen: dict[Path, dict[str, Budget]] = {}  # by name: two targets may have one budget
     without, full = [], None
     if not targets:
-        full, table = configuration(start)
-        chosen = with_nearest(full, budgets_in(full, table))
+        full, table = find_budget_configuration(start)
+        chosen = replace_by_nearer_budgets(full, parse_budget_table(full, table))
     for target in targets:
-        file, budgets = budgets_of(target, start)
+        file, budgets = find_target_budgets(target, start)
         if budgets:
             chosen.setdefault(file, {}).update({budget.name: budget for budget in budgets})
         elif if_budgeted:
             without.append(target)
         else:
-            refuse_target(target, start)
+            reject_target_without_budget(target, start)
     parts = [
-        _hold_in(file, list(rows.values()), update, on_progress, start, file == full, revision)
+        _check_configuration_file(
+            file, list(rows.values()), update, on_progress, start, file == full, revision
+        )
         for file, rows in chosen.items()
     ]
     return Checks(
@@ -120,7 +122,7 @@ def check_budgets(
     )
 
 
-def _hold_in(
+def _check_configuration_file(
     file: Path,
     budgets: Sequence[Budget],
     update: bool,
@@ -134,9 +136,11 @@ def _hold_in(
     """
     with contextlib.chdir(file.parent):
         if revision:
-            checks = hold_since(budgets, revision, on_progress)
+            checks = check_against_revision(budgets, revision, on_progress)
         else:
-            checks = hold_budgets(budgets, file.parent / BASELINE, update, on_progress, is_whole)
+            checks = check_against_baseline(
+                budgets, file.parent / BASELINE, update, on_progress, is_whole
+            )
     below = os.path.relpath(file.parent.resolve(), start)
     is_below = not below.startswith(os.pardir) and below != os.curdir
 
@@ -158,7 +162,7 @@ def _hold_in(
     return msgspec.structs.replace(checks, checks=tuple(rows))
 
 
-def hold_budgets(
+def check_against_baseline(
     budgets: Sequence[Budget],
     path: Path,
     update: bool,
@@ -171,26 +175,26 @@ def hold_budgets(
     `is_whole` says that these are all budgets of the configuration: entries of others are dropped
     from the baseline then, but those of tests.
     """
-    baseline = _read_baseline(path, anew=update and is_whole)
-    counts = _record_all(budgets, on_progress)
+    baseline = _read_baseline(path, tolerate_invalid=update and is_whole)
+    counts = _count_all_budgets(budgets, on_progress)
     if update:
         now = {
             name: msgspec.structs.replace(row, missing=msgspec.UNSET)
             for name, row in counts.items()
             if isinstance(row, RecordedCount)
         }
-        baseline = _update(path, now, set(counts) if is_whole else None)
+        baseline = _write_baseline(path, now, set(counts) if is_whole else None)
     rows = [
         row
         for budget in budgets
         for row in _budget_checks(
-            budget, counts[budget.name], _earlier_in_baseline(budget, counts, baseline)
+            budget, counts[budget.name], _earlier_count_in_baseline(budget, counts, baseline)
         )
     ]
     return Checks(checks=tuple(rows), baseline=path.name if baseline.models else "")
 
 
-def hold_since(
+def check_against_revision(
     budgets: Sequence[Budget], revision: str, on_progress: Callable[[str], None]
 ) -> Checks:
     """Return the outcomes of budgets compared with the counts of the same models at a git
@@ -198,11 +202,15 @@ def hold_since(
 
     Raises InputError for a revision that is not here.
     """
-    from crossflops.verbs.revisions import checking_out_revision, old_names, refuse_unknown
+    from crossflops.verbs.revisions import (
+        checking_out_revision,
+        paths_before_renames,
+        reject_unknown_git_revision,
+    )
 
-    refuse_unknown(revision)
-    counts = _record_all(budgets, on_progress)
-    names = old_names(revision, (budget.target.partition(":")[0] for budget in budgets))
+    reject_unknown_git_revision(revision)
+    counts = _count_all_budgets(budgets, on_progress)
+    names = paths_before_renames(revision, (budget.target.partition(":")[0] for budget in budgets))
     rows: list[Check] = []
     with checking_out_revision(revision) as folder:
         for budget in budgets:
@@ -210,7 +218,7 @@ def hold_since(
             earlier = Earlier()
             if isinstance(counts[budget.name], RecordedCount):
                 on_progress(f"counting {old} at {revision}")
-                earlier = _earlier_at_revision(budget, old, revision, folder)
+                earlier = _earlier_count_at_revision(budget, old, revision, folder)
             rows += _budget_checks(budget, counts[budget.name], earlier)
     return Checks(checks=tuple(rows), baseline=revision)
 
@@ -221,11 +229,11 @@ def _replace_target_path(target: str, names: Mapping[str, str]) -> str:
     return names.get(path, path) + colon + rest
 
 
-def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
+def _earlier_count_at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
     """Return the count of a budget's model at a git revision, whose files are in `folder`, or why
     it is unknown.
     """
-    from crossflops.verbs.revisions import count_in, path_at_revision, refuse_pointer
+    from crossflops.verbs.revisions import count_in_worktree, path_at_revision, reject_lfs_pointer
 
     then = msgspec.structs.replace(budget, target=old)
     moved_from = old if old != budget.target else ""
@@ -241,13 +249,13 @@ def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) 
         elif not folder.exists():
             return Earlier(is_new=True)
         if then.request().is_file:
-            refuse_pointer(then.request(), folder, revision)
+            reject_lfs_pointer(then.request(), folder, revision)
             file = str(Path(os.path.normpath(folder / then.target)))
             record = _measure_budget_numbers(
                 msgspec.structs.replace(then, target=file), _ignore_check_progress
             )
         else:
-            report = count_in(then.request(conventions), folder, revision)
+            report = count_in_worktree(then.request(conventions), folder, revision)
             record = record_count(report, budget.options)
     except CrossflopsError as error:
         reason = error.message.replace(f"{folder}{os.sep}", "")
@@ -267,7 +275,7 @@ def _ignore_check_progress(_: str) -> None:
     """Ignore a progress message; used for counts that are not shown."""
 
 
-def _record_all(
+def _count_all_budgets(
     budgets: Sequence[Budget], on_progress: Callable[[str], None]
 ) -> dict[str, RecordedCount | CrossflopsError]:
     """Return {budget name: numbers of its model, or the error that prevented the count}."""
@@ -276,17 +284,17 @@ def _record_all(
         try:
             counts[budget.name] = _measure_budget_numbers(budget, on_progress)
         except CrossflopsError as error:
-            counts[budget.name] = _with_new_place(budget, error)
+            counts[budget.name] = _with_moved_file_hint(budget, error)
     return counts
 
 
-def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
+def _with_moved_file_hint(budget: Budget, error: CrossflopsError) -> CrossflopsError:
     """Return the error of a missing model file, with a hint where a file of that name is; other
     errors unchanged.
     """
-    from crossflops.verbs.revisions import files_called
+    from crossflops.verbs.revisions import find_files_by_name
 
-    if glob.has_magic(budget.target) and is_file(budget.target):
+    if glob.has_magic(budget.target) and is_onnx_target(budget.target):
         return InputError(
             f"no file matches {budget.target}",
             "correct `target` of the budget, a pattern of files",
@@ -294,7 +302,7 @@ def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
     name = Path(budget.target).name
     if ":" in name or not Path(name).suffix or Path(budget.target).exists():
         return error
-    if indices := files_called(name):
+    if indices := find_files_by_name(name):
         hint = (
             f"a file of that name exists at {' and '.join(indices)}: write this path as the "
             "target of the budget"
@@ -303,7 +311,7 @@ def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
     return error
 
 
-def _earlier_in_baseline(
+def _earlier_count_in_baseline(
     budget: Budget,
     counts: Mapping[str, RecordedCount | CrossflopsError],
     baseline: Baseline,
@@ -316,17 +324,17 @@ def _earlier_in_baseline(
         return Earlier(record=models.get(budget.name))
     for name, entry in models.items():
         is_other = name not in counts and not entry.origin
-        if is_other and _is_lost_file(name) and _is_same_count(entry, now):
+        if is_other and _is_missing_model_file(name) and _is_same_count(entry, now):
             return Earlier(record=entry, moved_from=name)
     return Earlier()
 
 
-def _is_lost_file(name: str) -> bool:
+def _is_missing_model_file(name: str) -> bool:
     """Return whether the name of a baseline entry is a path to a model file that no longer
     exists.
     """
     path = name.partition(":")[0]
-    return (is_file(path) or path.endswith(".py")) and not Path(path).exists()
+    return (is_onnx_target(path) or path.endswith(".py")) and not Path(path).exists()
 
 
 def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
@@ -347,10 +355,10 @@ def _budget_checks(
         rows = check_rules(budget.name, budget.rules, budget.parts, now, earlier)
     else:
         rows = failure_checks(budget.name, budget.rules, budget.parts, now)
-    yield from (_with_keys(row, budget) for row in rows)
+    yield from (_with_configuration_keys(row, budget) for row in rows)
 
 
-def _with_keys(row: Check, budget: Budget) -> Check:
+def _with_configuration_keys(row: Check, budget: Budget) -> Check:
     """Return the check; in its error, options of the command line are replaced by the keys of the
     configuration file.
     """
@@ -361,13 +369,15 @@ def _with_keys(row: Check, budget: Budget) -> Check:
     )
 
 
-def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None) -> Baseline:
+def _write_baseline(
+    path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
+) -> Baseline:
     """Write the counts `now` into the baseline file, under a lock; return the new baseline.
 
     Of all names that are `known`, entries of others are dropped, but those of tests.
     """
     with locking_path(path):
-        models = dict(_read_baseline(path, anew=known is not None).models)
+        models = dict(_read_baseline(path, tolerate_invalid=known is not None).models)
         if known is not None:
             models = {
                 name: row
@@ -390,21 +400,21 @@ def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) 
     numbers: dict[str, Amount] = {}
     missing: dict[str, tuple[str, str]] = {}
     report = _count_for_budget(budget, missing)
-    if FILE_BYTES in budget.numbers:
-        with _keeping_error(missing, FILE_BYTES):
-            numbers[FILE_BYTES] = _file_bytes(budget)
-    if LATENCY in budget.numbers:
-        with _keeping_error(missing, LATENCY):
-            numbers[LATENCY] = _latency(budget, on_progress)
-    if RESIDUAL in budget.numbers:
-        with _keeping_error(missing, RESIDUAL):
+    if FILE_BYTES in budget.number_names:
+        with _storing_error_as_reason(missing, FILE_BYTES):
+            numbers[FILE_BYTES] = _model_file_bytes(budget)
+    if LATENCY in budget.number_names:
+        with _storing_error_as_reason(missing, LATENCY):
+            numbers[LATENCY] = _measure_latency_ms(budget, on_progress)
+    if RESIDUAL in budget.number_names:
+        with _storing_error_as_reason(missing, RESIDUAL):
             report = _with_residuals(budget, report, on_progress)
     record = record_count(report, budget.options, budget.origin, numbers)
     return msgspec.structs.replace(record, missing=missing) if missing else record
 
 
 @contextlib.contextmanager
-def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
+def _storing_error_as_reason(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
     """Catch an error of the block and store it in `missing` as the reason why the number `name` is
     unknown.
     """
@@ -430,12 +440,12 @@ def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Re
     folds = {name for fold in report.folds for name in (fold.tool, f"{fold.tool}@{fold.edition}")}
     for name in asked:
         if name not in folds:
-            with _keeping_error(missing, name):
+            with _storing_error_as_reason(missing, name):
                 native_count(budget.request((name,)))
     return report
 
 
-def _file_bytes(budget: Budget) -> int:
+def _model_file_bytes(budget: Budget) -> int:
     """Return the size of an ONNX file and its external data in bytes; raise InputError if the
     target is not such a file.
     """
@@ -461,7 +471,7 @@ def _file_bytes(budget: Budget) -> int:
         ) from error
 
 
-def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
+def _measure_latency_ms(budget: Budget, on_progress: Callable[[str], None]) -> float:
     """Return the median time of a run in onnxruntime in milliseconds, measured as `bench` does."""
     from crossflops.bench.timing import Ran
     from crossflops.verbs.bench import Conditions, time_single_run
@@ -480,7 +490,7 @@ def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
 
 def _budget_conventions(budget: Budget) -> tuple[str, ...]:
     """Return the names of the tool conventions that the rules of a budget are about, sorted."""
-    return tuple(sorted(budget.numbers - {*NATIVE, RESIDUAL, NODES}))
+    return tuple(sorted(budget.number_names - {*NATIVE, RESIDUAL, NODES}))
 
 
 def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str], None]) -> Report:
@@ -503,9 +513,9 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 # The committed file.
 
 
-def _read_baseline(path: Path, anew: bool) -> Baseline:
-    """Return the baseline in the file; an empty one if the file is missing, or if, with `anew`, it
-    is invalid.
+def _read_baseline(path: Path, tolerate_invalid: bool) -> Baseline:
+    """Return the baseline in the file; an empty one if the file is missing, or if it is invalid
+    and `tolerate_invalid` is true.
 
     Raises InputError for a broken file, and always for one of a newer schema.
     """
@@ -513,7 +523,7 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
         return Baseline()
     try:
         data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
-        schema = _decode_baseline_schema(data)
+        schema = _baseline_schema_name(data)
         if schema != SCHEMA:
             raise InputError(
                 f"{path} has schema {schema!r}, but this release reads schema {SCHEMA}",
@@ -521,7 +531,7 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
             )
         return msgspec.json.decode(data, type=Baseline)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if anew and not isinstance(error, OSError):
+        if tolerate_invalid and not isinstance(error, OSError):
             return Baseline()
         raise InputError(
             f"{path} is not a valid baseline: {_unreadable_baseline_reason(path, error)}",
@@ -530,7 +540,7 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
         ) from error
 
 
-def _decode_baseline_schema(data: bytes) -> Any:
+def _baseline_schema_name(data: bytes) -> Any:
     """Return the name of the schema that the JSON of a baseline states; the current schema if it
     states none.
     """

@@ -37,7 +37,7 @@ from crossflops.ledger.memory import memory_of_graph
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
-from crossflops.targets.target import function_named, imports_restored
+from crossflops.targets.target import load_target_function, restoring_imports
 from crossflops.threads import record_warnings
 from crossflops.verbs.provenance import build_request_record, framework_versions
 
@@ -95,7 +95,7 @@ def observe_request(request: Request) -> tuple[Request, Run]:
     return request, Run(run.runtime, values, (_DRAWS,) if run.draws else ())
 
 
-def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
+def run_model_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
     """Run an ONNX model on the arrays in `feeds`, by input name (random values for others); return
     the observed shapes and values.
 
@@ -165,9 +165,11 @@ class ModelBuild:
         """Return the count of the model in a setting; `views` are settings in which its real runs
         are observed.
         """
-        return self.ask(lambda source: self._count(source, setting, views))
+        return self.compute_with_values_if_needed(
+            lambda source: self._count_and_record_weights(source, setting, views)
+        )
 
-    def ask(
+    def compute_with_values_if_needed(
         self, compute: Callable[[Source], _Answer], need: str = "the model needs its weights"
     ) -> _Answer:
         """Return the result of `compute` for the built model; if that needs values of weights, the
@@ -200,7 +202,9 @@ class ModelBuild:
                 self._source = build_without_values(self._request.source, self._request.weights)
         return self._source
 
-    def _count(self, source: Source, setting: Setting, views: Sequence[Setting]) -> CountedModel:
+    def _count_and_record_weights(
+        self, source: Source, setting: Setting, views: Sequence[Setting]
+    ) -> CountedModel:
         """Return the count of the model in a setting, with a record of which values its weights
         had.
         """
@@ -226,21 +230,21 @@ def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) 
 
 
 def count_recording(
-    recording: Recording, complete: Callable[[Graph], Graph] | None = None
+    recording: Recording, complete_graph: Callable[[Graph], Graph] | None = None
 ) -> CountedModel:
-    """Return the count of a recorded model: it is converted to a graph, which `complete` may
+    """Return the count of a recorded model: it is converted to a graph, which `complete_graph` may
     change before it is counted.
     """
-    model, graph, trace = convert_recording(recording, run_of_bytes)
-    if complete is not None:
-        graph = complete(graph)
+    model, graph, trace = convert_recording(recording, run_model_bytes)
+    if complete_graph is not None:
+        graph = complete_graph(graph)
     run = None
     if trace.runtime or trace.notes:
         run = Run(trace.runtime, recording.source.values, trace.notes)
     return CountedModel(graph, trace, count(graph), model, run)
 
 
-def write_program(counted: CountedModel, path: Path, hint: str) -> None:
+def write_onnx_program(counted: CountedModel, path: Path, hint: str) -> None:
     """Write the ONNX model from which the graph was read to `path`; raise InputError, with this
     hint, if there is none.
     """
@@ -280,12 +284,12 @@ def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] =
     )
 
 
-def _is_of_pytorch(trace: Trace) -> bool:
+def _is_pytorch_trace(trace: Trace) -> bool:
     """Return whether the trace is of a PyTorch model with recorded calls."""
     return trace.framework == "torch" and bool(trace.calls)
 
 
-def _is_file(counted: CountedModel) -> bool:
+def _is_onnx_file(counted: CountedModel) -> bool:
     """Return whether the counted model is an ONNX file: it has neither an exported program nor
     recorded calls.
     """
@@ -296,9 +300,9 @@ def _dead_macs(counted: CountedModel) -> int | UnsetType:
     """Return the MACs on which no output depends; UNSET if they cannot be known for this
     framework.
     """
-    if _is_of_pytorch(counted.trace):
+    if _is_pytorch_trace(counted.trace):
         return sum(_dead_macs_by_module(counted).values())
-    if not _is_file(counted):
+    if not _is_onnx_file(counted):
         return UNSET
     dead = count_dead(counted.graph)
     return sum(row.cost.macs for row in dead if isinstance(row, CountedNode))
@@ -389,7 +393,7 @@ def _dead_work_message(
 # A count as a tool's convention folds it into its number, without the tool.
 
 
-def fold_by_convention(
+def count_by_convention(
     convention: "Convention", counted: CountedModel, setting: Setting
 ) -> ConventionCount:
     """Return the total that a tool's convention gives for the model, and its amount for each call
@@ -402,7 +406,7 @@ def fold_by_convention(
             f"use `crossflops count hf:config.json --as {convention.tool}`",
         )
     if convention.sees == "node":
-        return _fold_graph_nodes(convention, counted)
+        return _count_graph_nodes_by_convention(convention, counted)
     of_framework = counted.trace.calls or counted.program is not None
     if of_framework and convention.framework != counted.trace.framework:
         own = framework_title(counted.trace.framework)
@@ -438,7 +442,7 @@ def fold_by_convention(
     )
 
 
-def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Prediction":
+def predict_from_graph_nodes(convention: "Convention", counted: CountedModel) -> "Prediction":
     """Return the prediction of a tool's convention for the nodes of the graph.
 
     Raises PredictionError where the tool itself would fail.
@@ -451,9 +455,11 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
     return predict_nodes(convention, graph, count_nodes_with_their_bodies(graph))
 
 
-def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> ConventionCount:
+def _count_graph_nodes_by_convention(
+    convention: "Convention", counted: CountedModel
+) -> ConventionCount:
     """Return the total that a convention of graph nodes gives, and its amount for each node."""
-    prediction = predict_in_graph(convention, counted)
+    prediction = predict_from_graph_nodes(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
         index = booking.call, booking.path
@@ -502,7 +508,7 @@ def _issue_warning_once(warning: warnings.WarningMessage, sentences: list[str]) 
     warnings.warn_explicit(sentence, warning.category, warning.filename, warning.lineno, module)
 
 
-def build_for(request: Request) -> ModelBuild:
+def make_model_build(request: Request) -> ModelBuild:
     """Return the builder of the requested model; it builds with values of weights if a convention
     needs a real run.
     """
@@ -523,7 +529,7 @@ def count_target(request: Request) -> Report:
     return native_count(request)[0]
 
 
-@imports_restored()
+@restoring_imports()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
     """Return (report, counted model) of a request, with everything that it requests: conventions,
     training step, workload.
@@ -533,20 +539,20 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
     Raises UnknownNameError for a convention that there is not, InputError for weights that there
     are not, and what reading the model raises.
     """
-    refuse_training(request)
-    request.refuse_unused()
+    reject_training_options(request)
+    request.refuse_unused_options()
     if request.prompt is not None or request.generate is not None:
         from crossflops.verbs.workload import count_generation
 
         return count_generation(request)
     _refuse_generation_options(request)
     conventions = _request_conventions(request)
-    with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
+    with collecting_warnings() as sentences, checking_formula_matches() as warn_of_unmatched:
         settled, formulas, run = _settle_sizes(request)
         if build is None or settled is not request:
-            build = build_for(settled)
+            build = make_model_build(settled)
         report, native = _count_report(build, settled.setting, conventions)
-        if _is_of_pytorch(native.trace) and (dead := _dead_macs_by_module(native)):
+        if _is_pytorch_trace(native.trace) and (dead := _dead_macs_by_module(native)):
             warnings.warn(_dead_work_message(dead), CrossflopsWarning, stacklevel=2)
             if request.train and (inside := _dead_macs_by_module(native, with_recomputation=True)):
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
@@ -556,9 +562,11 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         if request.is_file and not request.observe and (sizes := _node_with_open_sizes(native)):
             warnings.warn(_OBSERVABLE.format(sizes), CrossflopsWarning, stacklevel=2)
         if request.train:
-            towards_loss = sever_missed_outputs(native, request, build) if request.loss else native
-            own = own_backwards_in_step(towards_loss, settled, build)
-            exact = exact_steps(towards_loss, request.frozen, request.trainable, own)
+            towards_loss = (
+                mark_outputs_outside_loss(native, request, build) if request.loss else native
+            )
+            own = custom_autograd_work_in_step(towards_loss, settled, build)
+            exact = count_exact_training_step(towards_loss, request.frozen, request.trainable, own)
             report = with_training(report, towards_loss, exact, request.optimizer)
         if request.shapes:
             from crossflops.report.view import with_shapes
@@ -569,7 +577,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         "vary": request.vary or None,
         "observe": request.observe or None,
         "as_": request.as_ or None,
-        **flags_of_training(request),
+        **training_option_values(request),
         "optimizer": request.optimizer or None,
         "shapes": request.shapes or None,
     }
@@ -586,7 +594,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
 
 @contextmanager
-def formula_match_check() -> Iterator[Callable[[CountedModel], None]]:
+def checking_formula_matches() -> Iterator[Callable[[CountedModel], None]]:
     """Yield a function that issues a warning if formulas that the request names match no call of a
     counted model; those that count a call inside the block are known to match one.
     """
@@ -624,7 +632,7 @@ def _refuse_generation_options(request: Request) -> None:
             )
 
 
-def flags_of_training(request: Request) -> dict[str, Any]:
+def training_option_values(request: Request) -> dict[str, Any]:
     """Return {name: value} of the training options in a request; the value is None for an option
     that is not given.
     """
@@ -632,18 +640,18 @@ def flags_of_training(request: Request) -> dict[str, Any]:
         "train": request.train or None,
         "frozen": request.frozen or None,
         "trainable": request.trainable or None,
-        "loss": name_of_loss(request.loss) or None,
+        "loss": loss_function_name(request.loss) or None,
     }
 
 
-def name_of_loss(loss: str | Callable[..., Any]) -> str:
+def loss_function_name(loss: str | Callable[..., Any]) -> str:
     """Return the name of a loss function, or of the class of a callable object, as text."""
     if isinstance(loss, str):
         return loss
     return str(getattr(loss, "__qualname__", type(loss).__qualname__))
 
 
-def refuse_training(request: Request) -> None:
+def reject_training_options(request: Request) -> None:
     """Raise InputError for training options without --train or with --no-grad, UnknownNameError
     for an unknown optimizer.
     """
@@ -665,7 +673,7 @@ def refuse_training(request: Request) -> None:
         optimizer_asked(request.optimizer)  # before a model is built
 
 
-def exact_steps(
+def count_exact_training_step(
     native: CountedModel, frozen: Iterable[str], trainable: Iterable[str], own: OwnBackwards = ()
 ) -> "Steps":
     """Return the exact work of a training step, for each node of a counted model.
@@ -684,7 +692,7 @@ def exact_steps(
     return exact
 
 
-def own_backwards_in_step(
+def custom_autograd_work_in_step(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> OwnBackwards:
     """Return the work of the model's custom autograd functions in the requested training step, ()
@@ -701,10 +709,14 @@ def own_backwards_in_step(
         reached=tuple(index not in missed for index in outputs) if request.loss else UNSET,
     )
     setting = msgspec.structs.replace(request.setting, step=step)
-    return build.ask(lambda source: source_backward_costs(native, source, setting))
+    return build.compute_with_values_if_needed(
+        lambda source: custom_autograd_work_of_source(native, source, setting)
+    )
 
 
-def source_backward_costs(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
+def custom_autograd_work_of_source(
+    native: CountedModel, source: Source, setting: Setting
+) -> OwnBackwards:
     """Return the work of a model's custom autograd functions in a training step in this setting,
     () if it has none.
     """
@@ -713,7 +725,7 @@ def source_backward_costs(native: CountedModel, source: Source, setting: Setting
     return require_frontend(source.model).custom_backward_costs(source, setting)
 
 
-def sever_missed_outputs(
+def mark_outputs_outside_loss(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> CountedModel:
     """Return a copy of the count in which the outputs that the requested loss does not use are
@@ -721,7 +733,7 @@ def sever_missed_outputs(
 
     Raises InputError, TargetError.
     """
-    return sever_outputs(native, outputs_reaching_loss(request, build))
+    return mark_unused_outputs(native, outputs_reaching_loss(request, build))
 
 
 def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ...]:
@@ -729,14 +741,14 @@ def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ..
 
     Raises InputError, TargetError.
     """
-    loss = function_named(request.loss) if isinstance(request.loss, str) else request.loss
-    return build.ask(
-        lambda source: _source_outputs_in_loss(source, loss, request.setting),
+    loss = load_target_function(request.loss) if isinstance(request.loss, str) else request.loss
+    return build.compute_with_values_if_needed(
+        lambda source: _source_outputs_reaching_loss(source, loss, request.setting),
         "the loss needs values",
     )
 
 
-def _source_outputs_in_loss(
+def _source_outputs_reaching_loss(
     source: Source, loss: Callable[..., Any], setting: Setting
 ) -> tuple[bool, ...]:
     """Return for each output tensor of a built model whether the loss function depends on it."""
@@ -745,20 +757,20 @@ def _source_outputs_in_loss(
     return require_frontend(source.model).loss_reached_outputs(source, loss, setting)
 
 
-def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
-    """Return a copy of the count in which the outputs that are not `reached` are marked as unused
+def mark_unused_outputs(native: CountedModel, is_used: Sequence[bool]) -> CountedModel:
+    """Return a copy of the count in which the outputs without `is_used` are marked as unused
     by the loss.
 
     Raises InputError where which they are is not known.
     """
     graph = native.graph
-    if len(reached) != len(graph.outputs):
+    if len(is_used) != len(graph.outputs):
         raise InputError(
-            f"cannot match the tensors that the loss uses: the model returns {len(reached)} "
+            f"cannot match the tensors that the loss uses: the model returns {len(is_used)} "
             f"tensors and its graph has {len(graph.outputs)} outputs",
             "change the model so that it returns each tensor only once",
         )
-    missed = {index for index, is_reached in enumerate(reached) if not is_reached}
+    missed = {index for index, is_reached in enumerate(is_used) if not is_reached}
     graph = msgspec.structs.replace(graph, severed=tuple(sorted(missed | {*graph.severed})))
     return msgspec.structs.replace(native, graph=graph)
 
@@ -848,19 +860,28 @@ def _count_report(
     mode = mode_counter(build, setting, views_to_observe(conventions, setting))
     native = mode(setting.training)
 
-    def fold(convention: "Convention") -> ConventionCount:
+    def count_convention(convention: "Convention") -> ConventionCount:
         """Return the total that this tool convention gives for the model."""
-        return fold_by_convention(convention, mode(convention.setting(setting).training), setting)
+        return count_by_convention(convention, mode(convention.setting(setting).training), setting)
 
     formulas = [convention for convention in conventions if convention.formula is not None]
     if not formulas:
-        return build_count_report(native, _each_folded(conventions, fold)), native
-    from crossflops.verbs.formulas import ask_formulas, folds_of_formulas, read_source_architecture
+        return build_count_report(
+            native, _count_by_each_convention(conventions, count_convention)
+        ), native
+    from crossflops.verbs.formulas import (
+        evaluate_formulas,
+        formula_convention_counts,
+        read_source_architecture,
+    )
 
-    architecture = build.ask(read_source_architecture)
-    answers = ask_formulas(formulas, architecture, build_count_report(native))
+    architecture = build.compute_with_values_if_needed(read_source_architecture)
+    answers = evaluate_formulas(formulas, architecture, build_count_report(native))
     others = [convention for convention in conventions if convention.formula is None]
-    folds = [*(_each_folded(others, fold) if others else ()), *folds_of_formulas(answers)]
+    folds = [
+        *(_count_by_each_convention(others, count_convention) if others else ()),
+        *formula_convention_counts(answers),
+    ]
     order = [(convention.tool, convention.edition) for convention in conventions]
     folds.sort(key=lambda fold: order.index((fold.tool, fold.edition)))
     for account in answers.accounts:
@@ -871,8 +892,9 @@ def _count_report(
     return msgspec.structs.replace(build_count_report(native, folds), llm=answers), native
 
 
-def _each_folded(
-    conventions: Sequence["Convention"], fold: Callable[["Convention"], ConventionCount]
+def _count_by_each_convention(
+    conventions: Sequence["Convention"],
+    count_convention: Callable[["Convention"], ConventionCount],
 ) -> list[ConventionCount]:
     """Return the totals of the conventions; warn of each that cannot count the model, and raise
     its error if none can.
@@ -882,7 +904,7 @@ def _each_folded(
     folds, refused = [], []
     for convention in conventions:
         try:
-            folds.append(fold(convention))
+            folds.append(count_convention(convention))
         except InputError as error:
             refused.append((convention.tool, error))
     if refused and not folds:
@@ -899,9 +921,9 @@ def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run 
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
     if request.vary:
-        from crossflops.verbs.vary import fit_formulas
+        from crossflops.verbs.vary import fit_request_polynomials
 
-        formulas = fit_formulas(request)
+        formulas = fit_request_polynomials(request)
         request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
     if request.observe:
         request, run = observe_request(request)

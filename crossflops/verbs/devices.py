@@ -115,7 +115,7 @@ def answer_device_question(question: DeviceQuestion) -> DeviceAnswer:
     question.refuse_contradictions()
     precision = question.precision.casefold()
     if question.here or question.measure:
-        return DeviceAnswer(this_machine(question.catalogue, measure=question.measure))
+        return DeviceAnswer(describe_this_machine(question.catalogue, measure=question.measure))
     if question.peak_tflops:
         return DeviceAnswer(
             device_sheet(device_from_options(question.peak_tflops, question.bandwidth))
@@ -148,7 +148,7 @@ def _have_equal_peaks(meant: DeviceList) -> bool:
     return len({device.peak for device in meant.devices}) == 1
 
 
-def this_machine(
+def describe_this_machine(
     catalogue: str | Path | None = None, *, measure: bool = False, folder: Path = Path("/")
 ) -> Machine:
     """Return a description of this machine: CPU, GPUs, the catalogue devices that match, and, with
@@ -168,11 +168,11 @@ def this_machine(
     graphics, missing = find_gpus()
     notes += missing
     ways: dict[str, Callable[[], Device]] = {
-        gpu.name: partial(slice_of, gpu, additional) for gpu in graphics
+        gpu.name: partial(catalogue_device_of_gpu, gpu, additional) for gpu in graphics
     }
     if processor is not None:
         ways[processor.model] = partial(find_device, processor.model, additional)
-    devices = {name: _device(look) for name, look in ways.items()}
+    devices = {name: _device_or_reason(look) for name, look in ways.items()}
     for gpu in graphics:
         notes += _driver_peak_doubts(gpu, additional)
     return Machine(
@@ -187,10 +187,10 @@ def this_machine(
     )
 
 
-def _device(look: Callable[[], Device]) -> Device | str:
-    """Return the device that `look` finds, or a text why it finds none."""
+def _device_or_reason(find_device: Callable[[], Device]) -> Device | str:
+    """Return the device that `find_device` finds, or a text why it finds none."""
     try:
-        return look()
+        return find_device()
     except AmbiguousDeviceError as error:
         return f"ambiguous: {', '.join(device.label for device in error.candidates)}"
     except UnknownNameError:
@@ -213,7 +213,7 @@ def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
     2 FLOPs x FP32 units x highest clock, as vendors print it.
     """
     try:
-        device = slice_of(gpu, additional)
+        device = catalogue_device_of_gpu(gpu, additional)
     except UnknownNameError:
         return []
     sheet = device.peaks.get("fp32")
@@ -226,7 +226,7 @@ def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
     return [f"{gpu.name}: {product}, but the data sheet of {device.label} has {sheet / 1e12:.4g}"]
 
 
-def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
+def catalogue_device_of_gpu(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
     """Return the catalogue device of a GPU; for a MIG slice, a device with its share of the peaks.
 
     Raises UnknownNameError where it is not in the catalogue.

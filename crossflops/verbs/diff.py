@@ -9,25 +9,25 @@ from typing import Any, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.report.difference import Difference, report_difference
 from crossflops.report.report import SCHEMA, Report
-from crossflops.targets.request import Request, fit_requests
-from crossflops.targets.target import imports_restored
+from crossflops.targets.request import Request, drop_unused_request_options
+from crossflops.targets.target import restoring_imports
 from crossflops.verbs.count import CountedModel, native_count
-from crossflops.verbs.revisions import TargetAtRevision, count_at_revision, revision_of
+from crossflops.verbs.revisions import TargetAtRevision, count_at_revision, split_revision
 
 # a name, and what it is the name of
 Side: TypeAlias = tuple[str, Request | Report | Path | TargetAtRevision]
 _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 
 
-@imports_restored()
+@restoring_imports()
 def compare_sides(
-    first: Side, second: Side, most: Fraction | None, on_progress: Callable[[str], None]
+    first: Side, second: Side, max_increase: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
-    """Return the differences between two models or reports; `most` is the allowed growth of a
-    total, 0.1 for 10 %.
+    """Return the differences between two models or reports; `max_increase` is the allowed
+    growth of a total, 0.1 for 10 %.
 
     Of two models the causes are given, too. Raises what counting raises, and InputError for a file
     that is no report of a count.
@@ -35,7 +35,7 @@ def compare_sides(
     (report, native), (report_of_second, native_of_second) = (
         _count_or_read_side(side, on_progress) for side in (first, second)
     )
-    change = report_difference(report, report_of_second, (first[0], second[0]), most)
+    change = report_difference(report, report_of_second, (first[0], second[0]), max_increase)
     if native is None or native_of_second is None:
         return change
     from crossflops.reconcile.alignment import align_models
@@ -72,7 +72,7 @@ def _read_report_file(source: Path) -> Report:
     another schema.
     """
     try:
-        report = Report.from_json(contents(source))
+        report = Report.from_json(read_file_bytes(source))
     except OSError as error:
         raise InputError(f"cannot read {source}: {error.strerror}", _HINT) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -85,29 +85,29 @@ def _read_report_file(source: Path) -> Report:
     return report
 
 
-def side_of_object(target: Any, request: Callable[[Any], Request]) -> Side:
+def diff_side_from_object(target: Any, request: Callable[[Any], Request]) -> Side:
     """Return one side of a diff, (name, source), of what a Python caller has: a report, a model
-    object, a path, or a text as in `side_of`. Raises InputError.
+    object, a path, or a text as in `diff_side_from_text`. Raises InputError.
     """
     if isinstance(target, str | os.PathLike):
-        return side_of(os.fspath(target), request)
+        return diff_side_from_text(os.fspath(target), request)
     if isinstance(target, Report):
         return target.name, target
     return type(target).__name__, request(target)
 
 
-def side_of(text: str, request: Callable[[str], Request]) -> Side:
+def diff_side_from_text(text: str, request: Callable[[str], Request]) -> Side:
     """Return one side of a diff, (text, source): a request or a report file, at a git revision if
     the text begins with "REVISION:".
 
     `request` makes one of a target. Raises InputError.
     """
-    revision, index = revision_of(text)
-    source = Path(index) if is_report(index) else request(index)
+    revision, index = split_revision(text)
+    source = Path(index) if is_report_path(index) else request(index)
     return text, TargetAtRevision(revision, source) if revision else source
 
 
-def requests_of(sides: Sequence[Side]) -> list[Request]:
+def requests_of_sides(sides: Sequence[Side]) -> list[Request]:
     """Return the requests of the sides that are models; sides that are report files are left
     out.
     """
@@ -115,17 +115,17 @@ def requests_of(sides: Sequence[Side]) -> list[Request]:
     return [source for source in sources if isinstance(source, Request)]
 
 
-def fit_side_options(sides: Sequence[Side]) -> list[Side]:
+def drop_unused_side_options(sides: Sequence[Side]) -> list[Side]:
     """Return both sides of a diff; a side's request loses the options that only the other side can
     use.
 
     Raises InputError for an option that neither has a use for.
     """
-    requests = iter(fit_requests(requests_of(sides)))
+    requests = iter(drop_unused_request_options(requests_of_sides(sides)))
     return [
         (
             name,
-            _with_source(of, next(requests))
+            _replace_side_request(of, next(requests))
             if isinstance(_side_source((name, of)), Request)
             else of,
         )
@@ -141,11 +141,13 @@ def _side_source(side: Side) -> Request | Report | Path:
     return of.source if isinstance(of, TargetAtRevision) else of
 
 
-def _with_source(
-    of: Request | Report | Path | TargetAtRevision, request: Request
+def _replace_side_request(
+    side: Request | Report | Path | TargetAtRevision, request: Request
 ) -> Request | TargetAtRevision:
     """Return a side of a diff with another request, at the same git revision if it has one."""
-    return TargetAtRevision(of.revision, request) if isinstance(of, TargetAtRevision) else request
+    return (
+        TargetAtRevision(side.revision, request) if isinstance(side, TargetAtRevision) else request
+    )
 
 
 def parse_increase_share(text: str) -> Fraction:
@@ -163,6 +165,6 @@ def parse_increase_share(text: str) -> Fraction:
     return number / 100 if text.strip().endswith("%") else number
 
 
-def is_report(text: str) -> bool:
+def is_report_path(text: str) -> bool:
     """Return whether the text is the path of a report, which ends in .json or .json.gz."""
     return text.lower().endswith((".json", ".json.gz")) and ":" not in Path(text).name

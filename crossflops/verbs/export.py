@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from crossflops.bench.agreement import compare_with_onnxruntime
-from crossflops.bench.session import runtime as require_runtime
+from crossflops.bench.session import import_onnxruntime
 from crossflops.errors import InputError
 from crossflops.frontends import (
     Source,
@@ -63,7 +63,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     Returns the files that were written.
     """
     _check_export_options(requested)
-    request.refuse_unused()
+    request.refuse_unused_options()
     source = request.source()
     reject_unsupported_no_grad(source, request.setting)
     if isinstance(source.model, OnnxFile):
@@ -72,15 +72,15 @@ def export_request(request: Request, requested: FileRequest) -> Files:
                 "--verify compares a file with its model, but TARGET is an ONNX file",
                 "give the model that the file was exported from",
             )
-        return Files(_export_from_file(source, request.setting, requested))
+        return Files(_export_onnx_file(source, request.setting, requested))
     if requested.verify:
-        require_runtime()
+        import_onnxruntime()
     ran = (
         require_frontend(source.model).run_and_measure_rounding(source, request.setting)
         if requested.verify
         else None
     )
-    files = Files(_from_model(source, request.setting, requested))
+    files = Files(_export_from_model(source, request.setting, requested))
     if requested.to == "onnx":
         _warn_if_unloadable(files[0])
     if ran is not None:
@@ -119,7 +119,7 @@ def _check_export_options(requested: FileRequest) -> None:
         )
     if requested.unit != "macs" and to == "onnx":
         raise InputError(
-            "--unit applies only to viewer formats; onnx always has MACs and FLOPs",
+            "--unit has no effect on --to onnx, which always has MACs and FLOPs",
             "leave out --unit",
         )
 
@@ -130,7 +130,7 @@ def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[CountedNode 
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
 
-def _export_from_file(
+def _export_onnx_file(
     source: Source,
     setting: Setting,
     requested: FileRequest,
@@ -155,7 +155,7 @@ def _export_from_file(
     model = read_onnx_model(origin)
     notes = {}
     if requested.to == "onnx" and not requested.annotate:
-        _refuse_sizes(source)
+        _reject_size_options(source)
     else:
         with mapping_onnx_file(origin) as data:
             nodes = list(iterate_file_nodes(data, main_graph_field(data)))
@@ -166,7 +166,7 @@ def _export_from_file(
     return [requested.file]
 
 
-def _refuse_sizes(source: Source) -> None:
+def _reject_size_options(source: Source) -> None:
     """Raise InputError for --input, --dim, --trips or --branch, which have no effect on a copy of
     the file.
     """
@@ -179,7 +179,7 @@ def _refuse_sizes(source: Source) -> None:
             )
 
 
-def _from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
+def _export_from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
     """Write a model of a framework as ONNX or as data for a viewer; return the paths of the
     written files.
     """
@@ -191,7 +191,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
 
     frontend = require_frontend(source.model)
     if requested.to == "onnx":
-        _require_weights(source.model)
+        _require_weight_values(source.model)
     model, graph, trace = build_model_program(source, setting)
     if model is None and requested.to == "onnx":
         raise InputError(
@@ -204,7 +204,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
             model, graph = frontend.convert_with_weights(source, setting)
     if isinstance(model, bytes) and (requested.to == "onnx" or not frontend.converted_by):
         noted = note_operations(model, graph)
-        return _from_converted(noted, setting, requested, parameters)
+        return _export_from_onnx_bytes(noted, setting, requested, parameters)
     is_asked = requested.annotate or requested.to != "onnx"
     notes = notes_of_graph(_counts_per_node(graph)) if is_asked else {}
     if requested.to == "onnx":
@@ -214,7 +214,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
     return [requested.file]
 
 
-def _from_converted(
+def _export_from_onnx_bytes(
     model: bytes, setting: Setting, file_request: FileRequest, parameters: "ParameterNotes"
 ) -> list[Path]:
     """Write an ONNX model, made by a converter, as ONNX or as data for a viewer; return the paths
@@ -224,10 +224,10 @@ def _from_converted(
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)
         converted = Source(OnnxFile(path=str(file)), (), {})
-        return _export_from_file(converted, setting, file_request, parameters)
+        return _export_onnx_file(converted, setting, file_request, parameters)
 
 
-def _require_weights(model: Any) -> None:
+def _require_weight_values(model: Any) -> None:
     """Raise InputError if a parameter of the model is on the meta device, so that it has no values
     to write.
     """

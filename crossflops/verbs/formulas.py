@@ -23,7 +23,7 @@ def read_source_architecture(source: Source) -> LanguageArchitecture:
     return require_frontend(source.model).language_architecture(source.model)
 
 
-def ask_formulas(
+def evaluate_formulas(
     conventions: Sequence["Convention"], architecture: LanguageArchitecture, report: Report
 ) -> FormulaReport:
     """Return the numbers of the formulas for a language model, with the causes of their
@@ -56,7 +56,7 @@ def _token_shape(report: Report) -> tuple[int, int]:
     )
 
 
-def folds_of_formulas(answers: FormulaReport) -> tuple[ConventionCount, ...]:
+def formula_convention_counts(answers: FormulaReport) -> tuple[ConventionCount, ...]:
     """Return the totals of the formulas as totals by convention; formulas without a number are
     left out.
     """

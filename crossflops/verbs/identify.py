@@ -62,8 +62,8 @@ def identify_figure(
     model = predict_model_numbers(request, conventions)
     exact = [(reading, request, model, True) for reading in find_readings(figure, model)]
     tried, untried = [", ".join(model.inputs)], list[str]()
-    if is_thorough or not any(_is_strong(reading) for reading, *_ in exact):
-        for trial in _trials(figure, request, model, untried):
+    if is_thorough or not any(_is_convincing_reading(reading) for reading, *_ in exact):
+        for trial in _request_trials(figure, request, model, untried):
             on_progress(f"counting {trial.words}")
             try:
                 other = predict_model_numbers(trial.request, conventions)
@@ -78,7 +78,7 @@ def identify_figure(
                 if _reading_identity(reading)
                 not in {_reading_identity(known) for known, *_ in exact}
             ]
-    exact.sort(key=lambda entry: (not _is_strong(entry[0]), not entry[3]))
+    exact.sort(key=lambda entry: (not _is_convincing_reading(entry[0]), not entry[3]))
     return Identification(
         figure=figure.text,
         target=model.target,
@@ -87,7 +87,7 @@ def identify_figure(
         flops=model.flops,
         params=model.params,
         candidates=(
-            *(_candidate(*entry) for entry in exact),
+            *(_reading_candidate(*entry) for entry in exact),
             *_near_candidates(figure, request, model, [reading for reading, *_ in exact]),
         ),
         tried=tuple(tried),
@@ -105,7 +105,7 @@ def _reading_identity(reading: FigureReading) -> str:
     return f"{reading.convention} {reading.amount}"
 
 
-def _is_strong(reading: FigureReading) -> bool:
+def _is_convincing_reading(reading: FigureReading) -> bool:
     """Return whether a reading is convincing: the number counts work or parameters, and its
     rounding is usual.
     """
@@ -124,10 +124,10 @@ def _near_candidates(
         name = (reading.number.tool, reading.number.edition)
         if name not in known:
             known.add(name)
-            yield _candidate(reading, request, model, True)
+            yield _reading_candidate(reading, request, model, True)
 
 
-def _candidate(
+def _reading_candidate(
     reading: FigureReading, request: Request, model: ModelNumbers, is_given: bool
 ) -> Candidate:
     """Return the candidate for a figure that a reading gives, with the command that prints its
@@ -139,10 +139,10 @@ def _candidate(
         edition=number.edition,
         unit=number.unit,
         prints=_command_amount(reading),
-        command=command_of(reading, request),
+        command=command_line_of_reading(reading, request),
         missing=reading.missing,
         factor=str(reading.factor),
-        gives=_plain_amount(reading.amount),
+        gives=_integer_or_float_amount(reading.amount),
         rounding=reading.rounding,
         inputs=model.inputs,
         given=is_given,
@@ -152,24 +152,24 @@ def _candidate(
 def _command_amount(reading: FigureReading) -> Amount:
     """Return the number that the command of a reading prints, without the reading's factor."""
     if reading.switch:
-        return _plain_amount(reading.amount / reading.factor)
+        return _integer_or_float_amount(reading.amount / reading.factor)
     return reading.number.total
 
 
-def _plain_amount(amount: Fraction) -> Amount:
+def _integer_or_float_amount(amount: Fraction) -> Amount:
     """Return the amount as an integer, or as a float if it is not whole."""
     return amount.numerator if amount.denominator == 1 else float(amount)
 
 
-def command_of(reading: FigureReading, request: Request) -> str:
+def command_line_of_reading(reading: FigureReading, request: Request) -> str:
     """Return the command line that prints the number of a reading, as one text."""
-    words = ["crossflops", "count", request.target or "MODEL", *_option_words(request)]
+    words = ["crossflops", "count", request.target or "MODEL", *_request_command_words(request)]
     if reading.number.tool != NATIVE:
         words += ["--as", f"{reading.number.tool}@{reading.number.edition}"]
     return " ".join(([reading.switch] if reading.switch else []) + [*map(shlex.quote, words)])
 
 
-def _option_words(request: Request) -> list[str]:
+def _request_command_words(request: Request) -> list[str]:
     """Return the options of a request as words of a command line."""
     words: list[str] = []
     for spec in request.specs:
@@ -193,7 +193,7 @@ def _option_words(request: Request) -> list[str]:
 # Other inputs and settings that can reach the figure.
 
 
-def _trials(
+def _request_trials(
     figure: PublishedFigure, request: Request, model: ModelNumbers, out_of_reach: list[str]
 ) -> Iterator[_Trial]:
     """Yield requests with other image sizes, settings and batch sizes that may print the figure;
@@ -204,7 +204,7 @@ def _trials(
         trial = _resize_trial(request, model, side)
         if trial is None:
             continue
-        ratio = Fraction(side, _image_side(model) or side) ** 2
+        ratio = Fraction(side, _square_image_pixels(model) or side) ** 2
         low, high = min(ratio, ratio**2) * _LESS, max(ratio, ratio**2) * _MORE
         if any(low <= factor <= high for factor in _figure_ratios(figure, model)):
             yield trial
@@ -236,7 +236,7 @@ def _figure_ratios(figure: PublishedFigure, model: ModelNumbers) -> list[Fractio
     return [figure.value / (total * factor) for total in totals for factor in (1, 2)]
 
 
-def _image_side(model: ModelNumbers) -> int | None:
+def _square_image_pixels(model: ModelNumbers) -> int | None:
     """Return the height of the model's square input image in pixels; None for other inputs."""
     shape = model.inputs[0].split("x") if len(model.inputs) == 1 else []
     return int(shape[-1]) if len(shape) == 4 and shape[-1] == shape[-2] else None
@@ -246,13 +246,13 @@ def _resize_trial(request: Request, model: ModelNumbers, side: int) -> _Trial | 
     """Return the request with square images of this side; None if it already has that size or its
     input cannot be changed.
     """
-    if _image_side(model) in (None, side):
+    if _square_image_pixels(model) in (None, side):
         return None
     words = f"at image size {side}"
     if request.specs:
         shape = (*(request.specs[0].shape or ())[:-2], side, side)
         return _Trial(_reshape_request(request, shape), words)
-    if not _has_usual_input(request):
+    if not _library_chooses_input(request):
         return None
     sizes = {**request.sizes, "image_size": side}
     return _Trial(msgspec.structs.replace(request, sizes=sizes), words)
@@ -267,7 +267,11 @@ def _batch_trial(request: Request, model: ModelNumbers, batch: int) -> _Trial | 
         return _Trial(
             _reshape_request(request, (batch, *(request.specs[0].shape or ())[1:])), words
         )
-    if request.specs or not _has_usual_input(request) or not model.inputs[0].startswith("1x"):
+    if (
+        request.specs
+        or not _library_chooses_input(request)
+        or not model.inputs[0].startswith("1x")
+    ):
         return None
     sizes = {**request.sizes, "batch": batch}
     return _Trial(msgspec.structs.replace(request, sizes=sizes), words)
@@ -279,7 +283,7 @@ def _reshape_request(request: Request, shape: tuple[int, ...]) -> Request:
     return msgspec.structs.replace(request, specs=(spec,))
 
 
-def _has_usual_input(request: Request) -> bool:
+def _library_chooses_input(request: Request) -> bool:
     """Return whether a model library chooses the input, so that it can also choose another
     size.
     """

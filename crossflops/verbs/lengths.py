@@ -11,7 +11,7 @@ from fractions import Fraction
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.verbs.vary import Powers, degree, interpolate
+from crossflops.verbs.vary import Powers, interpolate_on_grid, polynomial_degree
 
 HIGHEST = 3  # the degree beyond which nothing is tried
 SPAN = HIGHEST + 2  # lengths that determine a polynomial of this degree, and check it
@@ -35,7 +35,7 @@ class PolynomialPiece(msgspec.Struct, frozen=True):
         return max((powers[0] for terms in self.terms for powers in terms), default=0)
 
 
-def value_at(terms: Terms, *sizes: int) -> int:
+def polynomial_value(terms: Terms, *sizes: int) -> int:
     """Return the value of a polynomial at these sizes; raise ValueError if it is not an
     integer.
     """
@@ -50,7 +50,7 @@ def value_at(terms: Terms, *sizes: int) -> int:
     return total.numerator
 
 
-def sum_terms(terms: Terms) -> Terms:
+def prefix_sum_polynomial(terms: Terms) -> Terms:
     """Return the polynomial S(n) = f(1) + f(2) + ... + f(n), for a polynomial f in one length.
 
     It has one degree more (Faulhaber), so that degree + 2 points determine it.
@@ -61,21 +61,23 @@ def sum_terms(terms: Terms) -> Terms:
     for n in range(1, top + 2):
         total += sum((c * n ** powers[0] for powers, c in terms.items()), Fraction(0))
         values[n,] = total
-    return interpolate([range(top + 2)], values)
+    return interpolate_on_grid([range(top + 2)], values)
 
 
-def sum_pieces(pieces: Sequence[PolynomialPiece], kind: int, first: int, last: int) -> int:
+def sum_pieces_over_lengths(
+    pieces: Sequence[PolynomialPiece], kind: int, first: int, last: int
+) -> int:
     """Return the sum of one kind of count over all lengths from `first` to `last`."""
     total = 0
     for piece in pieces:
         low, high = max(first, piece.first), min(last, piece.last)
         if low <= high:
-            sums = sum_terms(piece.terms[kind])
-            total += value_at(sums, high) - value_at(sums, low - 1)
+            sums = prefix_sum_polynomial(piece.terms[kind])
+            total += polynomial_value(sums, high) - polynomial_value(sums, low - 1)
     return total
 
 
-def fit_pieces(
+def fit_polynomial_pieces(
     count: Counter, first: int, last: int, hints: Sequence[int], subject: str
 ) -> tuple[PolynomialPiece, ...]:
     """Return polynomial pieces that together cover all lengths from `first` to `last`; raise
@@ -111,11 +113,11 @@ def _fit_piece(
     count: Counter, first: int, last: int, hints: Sequence[int], rng: random.Random
 ) -> PolynomialPiece:
     """Return the longest polynomial piece that begins at the length `first`."""
-    if (piece := _fit_up_to(count, first, last, rng)) is not None:
+    if (piece := _fit_piece_up_to(count, first, last, rng)) is not None:
         return piece
     beyond = last  # the smallest length that is known to lie on no polynomial from here
     for end in sorted({hint for hint in hints if first <= hint < last}, reverse=True):
-        if (piece := _fit_up_to(count, first, end, rng)) is None:
+        if (piece := _fit_piece_up_to(count, first, end, rng)) is None:
             beyond = end
             continue
         return _extend_piece(count, piece, beyond)
@@ -123,7 +125,8 @@ def _fit_piece(
     values = [count(size) for size in neighbors]
     for enough in range(len(neighbors), 2, -1):
         degrees = [
-            degree(neighbors[:enough], column, 1) for column in _values_by_kind(values[:enough])
+            polynomial_degree(neighbors[:enough], column, 1)
+            for column in _values_by_kind(values[:enough])
         ]
         if None not in degrees:
             short = _interpolate_piece(
@@ -133,7 +136,7 @@ def _fit_piece(
     return _interpolate_piece([first], values[:1], first, first)
 
 
-def _fit_up_to(
+def _fit_piece_up_to(
     count: Counter, first: int, last: int, rng: random.Random
 ) -> PolynomialPiece | None:
     """Return the piece of lowest degree that holds from `first` to `last`, checked at further
@@ -157,7 +160,9 @@ def _interpolate_piece(
     tuple of counts for each size.
     """
     terms = tuple(
-        interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
+        interpolate_on_grid(
+            [sizes], {(size,): value for size, value in zip(sizes, column, strict=True)}
+        )
         for column in _values_by_kind(values)
     )
     return PolynomialPiece(first, last, terms)
@@ -190,7 +195,7 @@ def _extend_piece(count: Counter, piece: PolynomialPiece, beyond: int) -> Polyno
     return msgspec.structs.replace(piece, last=low)
 
 
-def fit_prompts(count: Counter, first: int, last: int) -> tuple[Terms | None, ...]:
+def fit_prompt_polynomials(count: Counter, first: int, last: int) -> tuple[Terms | None, ...]:
     """Return for each kind of count its polynomial in the prompt length, None for a kind that has
     none.
 
@@ -200,14 +205,16 @@ def fit_prompts(count: Counter, first: int, last: int) -> tuple[Terms | None, ..
     sizes = sorted({first, first + 1, first + 2, (first + last) // 2, last} & {*range(last + 1)})
     columns = _values_by_kind([count(size) for size in sizes])
     return tuple(
-        interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
-        if degree(sizes, column, 1) is not None
+        interpolate_on_grid(
+            [sizes], {(size,): value for size, value in zip(sizes, column, strict=True)}
+        )
+        if polynomial_degree(sizes, column, 1) is not None
         else None
         for column in columns
     )
 
 
-def fit_second_length(
+def fit_two_length_polynomials(
     count: Callable[[int, int], tuple[int, ...]], piece: PolynomialPiece, largest: int
 ) -> tuple[Terms | None, ...]:
     """Return for each kind of count its polynomial in two lengths, the other length first; None
@@ -223,11 +230,11 @@ def fit_second_length(
     terms: list[Terms | None] = []
     for kind in range(len(piece.terms)):
         lines = [tuple(grid[other, size][kind] for other in others) for size in sizes]
-        if any(degree(others, line, 1) is None for line in lines):
+        if any(polynomial_degree(others, line, 1) is None for line in lines):
             terms.append(None)
         else:
             values: dict[tuple[int, ...], int | Fraction] = {
                 at: counts[kind] for at, counts in grid.items()
             }
-            terms.append(interpolate([others, sizes], values))
+            terms.append(interpolate_on_grid([others, sizes], values))
     return tuple(terms)

@@ -12,14 +12,14 @@ from crossflops.report.model_numbers import CauseAmount, ConventionNumber, Model
 from crossflops.report.readings import native_numbers
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.tools.registry import all_conventions, conventions_from_texts
 from crossflops.verbs.count import (
     CountedModel,
     ModelBuild,
-    fold_by_convention,
+    count_by_convention,
     mode_counter,
-    predict_in_graph,
+    predict_from_graph_nodes,
     views_to_observe,
 )
 from crossflops.verbs.provenance import framework_versions
@@ -47,7 +47,7 @@ def choose_conventions(texts: Sequence[str]) -> list["Convention"]:
     return chosen
 
 
-@imports_restored()
+@restoring_imports()
 def predict_model_numbers(request: Request, conventions: Sequence["Convention"]) -> ModelNumbers:
     """Return the number that each fitting convention gives for the model, with the causes of its
     difference; the model is counted once.
@@ -56,7 +56,7 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
 
     Raises what counting raises.
     """
-    request.refuse_unused()
+    request.refuse_unused_options()
     setting = request.setting
     watched = views_to_observe(conventions, setting) if not request.is_file else []
     build = ModelBuild(request, is_run=bool(watched))
@@ -67,7 +67,7 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
     for convention in _conventions_of_framework(conventions, native):
         own = mode(convention.setting(setting).training)
         try:
-            fold = fold_by_convention(convention, own, setting)
+            fold = count_by_convention(convention, own, setting)
             numbers.append(_convention_number(convention, own, native, setting, fold))
         except (InputError, PredictionError) as error:
             refused[f"{convention.tool}@{convention.edition}"] = error.message
@@ -130,7 +130,7 @@ def _cause_amounts(
 
     try:
         prediction = (
-            predict_in_graph(convention, own)
+            predict_from_graph_nodes(convention, own)
             if convention.sees == "node"
             else predict(convention, own.trace, setting, own.ledger)
         )

@@ -73,64 +73,68 @@ class PassCounter:
         """The number of different passes that were counted."""
         return len(self._prefills) + len(self._steps)
 
-    def prefill_at(self, prompt: int, logits: int = 1) -> PassAmounts:
+    def prefill_amounts(self, prompt: int, logits: int = 1) -> PassAmounts:
         """Return MACs, FLOPs and bytes of a prefill of `prompt` tokens."""
-        return self.prefill(prompt, logits).amounts
+        return self.get_or_count_prefill(prompt, logits).amounts
 
-    def step_at(self, prompt: int, context: int, new: NewTokens = ONE_TOKEN) -> PassAmounts:
+    def decoding_step_amounts(
+        self, prompt: int, context: int, new: NewTokens = ONE_TOKEN
+    ) -> PassAmounts:
         """Return MACs, FLOPs and bytes of a decoding step up to `context` tokens; for a decoder
         the prompt has no effect.
         """
-        return self.step(prompt, context, new).amounts
+        return self.get_or_count_step(prompt, context, new).amounts
 
-    def step(self, prompt: int, context: int, new: NewTokens = ONE_TOKEN) -> CountedPass:
+    def get_or_count_step(
+        self, prompt: int, context: int, new: NewTokens = ONE_TOKEN
+    ) -> CountedPass:
         """Return the counted decoding step up to `context` tokens; it is counted at the first
         call.
         """
         key = (prompt if self.passes.is_encoder_decoder else 0, context, new)
         if key not in self._steps:
-            self._steps[key] = self.count_step(prompt, context, new)
+            self._steps[key] = self.count_new_step(prompt, context, new)
         return self._steps[key]
 
-    def prefill(self, prompt: int, logits: int = 1) -> CountedPass:
+    def get_or_count_prefill(self, prompt: int, logits: int = 1) -> CountedPass:
         """Return the counted prefill of `prompt` tokens; it is counted at the first call."""
         if (prompt, logits) not in self._prefills:
-            self.count_prefill(prompt, logits)
+            self.count_prefill_model(prompt, logits)
         return self._prefills[prompt, logits]
 
-    def count_prefill(self, prompt: int, logits: int = 1) -> CountedModel:
+    def count_prefill_model(self, prompt: int, logits: int = 1) -> CountedModel:
         """Count a prefill of `prompt` tokens and keep its amounts; return the counted model."""
-        counted = self._count(self.passes.prefill(self._batch, prompt, logits))
+        counted = self._count_source_pass(self.passes.prefill(self._batch, prompt, logits))
         kept = counted.graph.outputs[1:]
         own = kept[:-1] if self.passes.is_encoder_decoder else kept
-        written = self._cache_bytes(own)
+        written = self._bytes_of_cache_tensors(own)
         amounts = _pass_amounts(
-            counted, _CacheTraffic(0, 0), _CacheTraffic(_bytes_in_graph(own), written)
+            counted, _CacheTraffic(0, 0), _CacheTraffic(_graph_tensor_bytes(own), written)
         )
         self._prefills[prompt, logits] = CountedPass(
             amounts, written, *_pass_memory(counted), tuple(kept)
         )
         return counted
 
-    def count_step(self, prompt: int, context: int, new: NewTokens) -> CountedPass:
+    def count_new_step(self, prompt: int, context: int, new: NewTokens) -> CountedPass:
         """Return the counted decoding step over new tokens up to the `context`-th."""
-        known = next(iter(self._prefills.values()), None) or self.prefill(SMALLEST)
+        known = next(iter(self._prefills.values()), None) or self.get_or_count_prefill(SMALLEST)
         source = self.passes.step(prompt, context, known.kept, new)
-        counted = self._count(source)
+        counted = self._count_source_pass(source)
         is_pair = self.passes.is_encoder_decoder
         past = [spec for spec in counted.graph.inputs if spec.name.startswith("past")]
-        read = _CacheTraffic(_bytes_in_graph(past), self._cache_bytes(past))
+        read = _CacheTraffic(_graph_tensor_bytes(past), self._bytes_of_cache_tensors(past))
         grown = past[: len(past) // 2] if is_pair else past
-        tokens = [_last_tokens(spec, new.number) for spec in grown]
-        written = _CacheTraffic(_bytes_in_graph(tokens), self._cache_bytes(tokens))
-        after = self._cache_bytes((*counted.graph.outputs[1:], *past[len(grown) :]))
+        tokens = [_spec_of_last_tokens(spec, new.number) for spec in grown]
+        written = _CacheTraffic(_graph_tensor_bytes(tokens), self._bytes_of_cache_tensors(tokens))
+        after = self._bytes_of_cache_tensors((*counted.graph.outputs[1:], *past[len(grown) :]))
         return CountedPass(_pass_amounts(counted, read, written), after, *_pass_memory(counted))
 
-    def _cache_bytes(self, specs: Iterable[TensorSpec]) -> int:
+    def _bytes_of_cache_tensors(self, specs: Iterable[TensorSpec]) -> int:
         """Return the bytes of tensors of the cache, in its precision."""
         return sum(tensor_byte_count(spec, self._cache) for spec in specs)
 
-    def _count(self, source: Source) -> CountedModel:
+    def _count_source_pass(self, source: Source) -> CountedModel:
         """Return the count of one pass; raise InputError if one of its nodes cannot be counted."""
         with filter_warnings("ignore"):  # the report's own count tells them, once
             counted = count_source(source, self._setting, ())
@@ -138,7 +142,8 @@ class PassCounter:
             if isinstance(row, UncountedNode):
                 raise InputError(
                     f"node {row.node.key!r} of a pass is not counted: {row.reason}",
-                    "count one pass, and give the node a formula with --formulas",
+                    "give the node a formula with --formulas, or leave out --prompt and "
+                    "--generate",
                 )
         return counted
 
@@ -150,12 +155,12 @@ class _CacheTraffic(NamedTuple):
     in_cache: int
 
 
-def _bytes_in_graph(specs: Iterable[TensorSpec]) -> int:
+def _graph_tensor_bytes(specs: Iterable[TensorSpec]) -> int:
     """Return the bytes of tensors as the graph stores them."""
     return sum(spec.nbytes for spec in specs)
 
 
-def _last_tokens(spec: TensorSpec, number: int) -> TensorSpec:
+def _spec_of_last_tokens(spec: TensorSpec, number: int) -> TensorSpec:
     """Return the part of a cached tensor, [..., tokens, depth], that a number of tokens has."""
     *outer, _, depth = spec.shape or (1, 1)
     return replace(spec, shape=(*outer, number, depth))
@@ -178,16 +183,26 @@ def _pass_amounts(model: CountedModel, read: _CacheTraffic, append: _CacheTraffi
     )
 
 
-def _pass_memory(model: CountedModel) -> tuple[int, int]:
-    """Return (bytes of the weights that a pass must read, peak of its activations in bytes)."""
+class PassMemory(NamedTuple):
+    """The bytes of the weights that a pass must read, and the peak of its activations."""
+
+    weight_bytes: int
+    activation_peak_bytes: int
+
+
+def _pass_memory(model: CountedModel) -> PassMemory:
+    """Return the bytes of the weights and of the activations of a pass."""
     graph = model.graph
     rows = node_loads(
-        _without_constants(graph), count_nodes_with_their_bodies(graph), "fused-ideal", Formats()
+        _without_stored_constants(graph),
+        count_nodes_with_their_bodies(graph),
+        "fused-ideal",
+        Formats(),
     )
-    return sum(row.weights for row in rows), activation_peak_of_graph(graph).nbytes
+    return PassMemory(sum(row.weights for row in rows), activation_peak_of_graph(graph).nbytes)
 
 
-def _without_constants(graph: Graph) -> Graph:
+def _without_stored_constants(graph: Graph) -> Graph:
     """Return the graph in which tensors that no parameter or buffer holds are not stored.
 
     Up to some length an export folds the causal mask into a constant, which is not a weight.
@@ -228,32 +243,38 @@ class LayeredCounter:
         """The number of different passes that were counted, over all small models."""
         return self._base.pass_count + sum(counter.pass_count for counter in self._more)
 
-    def with_numbers(self, numbers: Sequence[int]) -> "LayeredCounter":
+    def with_layer_numbers(self, numbers: Sequence[int]) -> "LayeredCounter":
         """Return a counter for a model that has these numbers of layers of each kind."""
         return LayeredCounter(self._base, self._more, numbers)
 
-    def prefill_at(self, prompt: int, logits: int = 1) -> PassAmounts:
+    def prefill_amounts(self, prompt: int, logits: int = 1) -> PassAmounts:
         """Return MACs, FLOPs and bytes of a prefill of `prompt` tokens."""
-        return self._sum_over_layers(lambda counter: counter.prefill_at(prompt, logits))
+        return self._sum_over_layers(lambda counter: counter.prefill_amounts(prompt, logits))
 
-    def step_at(self, prompt: int, context: int, new: NewTokens = ONE_TOKEN) -> PassAmounts:
+    def decoding_step_amounts(
+        self, prompt: int, context: int, new: NewTokens = ONE_TOKEN
+    ) -> PassAmounts:
         """Return MACs, FLOPs and bytes of a decoding step up to `context` tokens."""
-        return self._sum_over_layers(lambda counter: counter.step_at(prompt, context, new))
+        return self._sum_over_layers(
+            lambda counter: counter.decoding_step_amounts(prompt, context, new)
+        )
 
-    def step(self, prompt: int, context: int, new: NewTokens = ONE_TOKEN) -> CountedPass:
+    def get_or_count_step(
+        self, prompt: int, context: int, new: NewTokens = ONE_TOKEN
+    ) -> CountedPass:
         """Return a decoding step up to `context` tokens; its activation peak is 0, which means
         unknown, because layers do not add up to it.
         """
 
-        def sizes(counter: PassCounter) -> PassAmounts:
+        def cache_and_weight_bytes(counter: PassCounter) -> PassAmounts:
             """Return (bytes of the cache, bytes of the weights) of this step in one of the small
             models.
             """
-            counted = counter.step(prompt, context, new)
+            counted = counter.get_or_count_step(prompt, context, new)
             return counted.cache_bytes, counted.weight_bytes
 
-        cache, weights = self._sum_over_layers(sizes)
-        return CountedPass(self.step_at(prompt, context, new), cache, weights, 0)
+        cache, weights = self._sum_over_layers(cache_and_weight_bytes)
+        return CountedPass(self.decoding_step_amounts(prompt, context, new), cache, weights, 0)
 
     def _sum_over_layers(self, count: Callable[[PassCounter], PassAmounts]) -> PassAmounts:
         """Return the amounts of the whole model, from those that `count` gives for the small
@@ -283,13 +304,13 @@ class LayerKinds:
         self.kinds = list(zip(*columns, strict=True)) if columns else [()] * self.number
         self.distinct = list(dict.fromkeys(self.kinds))
 
-    def arguments(self, kinds: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    def config_arguments(self, kinds: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         """Return {name: value} of config arguments that give the model these layers."""
         columns = zip(*kinds, strict=True)
         named = {name: list(column) for name, column in zip(self._lists, columns, strict=False)}
         return {_LAYERS: len(kinds), **named}
 
-    def numbers(self, kinds: Sequence[tuple[Any, ...]]) -> list[int]:
+    def layers_of_each_kind(self, kinds: Sequence[tuple[Any, ...]]) -> list[int]:
         """Return how many of these layers are of each distinct kind."""
         return [kinds.count(kind) for kind in self.distinct]
 
@@ -320,27 +341,31 @@ def build_layered_counter(
     if whole_model.passes.is_encoder_decoder or not named or layers.number < few:
         return None
 
-    def counter(kinds: Sequence[tuple[Any, ...]]) -> PassCounter:
+    def pass_counter_for_layers(kinds: Sequence[tuple[Any, ...]]) -> PassCounter:
         """Return a counter for a model that has only these layers."""
-        arguments = {**request.arguments, **layers.arguments(kinds)}
+        arguments = {**request.arguments, **layers.config_arguments(kinds)}
         smaller = msgspec.structs.replace(request, arguments=arguments, sizes={})
         batch = request.sizes.get("batch", 1)
         with filter_warnings("ignore"):
-            return ModelBuild(smaller).ask(
+            return ModelBuild(smaller).compute_with_values_if_needed(
                 lambda source: PassCounter(source, request.setting, batch, request.cache_dtype)
             )
 
     distinct = layers.distinct
-    more = [counter([*distinct, kind]) for kind in distinct]
-    layered = LayeredCounter(counter(distinct), more, layers.numbers(layers.kinds))
-    if layered.prefill_at(*first) != whole_model.prefill_at(*first):
+    more = [pass_counter_for_layers([*distinct, kind]) for kind in distinct]
+    layered = LayeredCounter(
+        pass_counter_for_layers(distinct), more, layers.layers_of_each_kind(layers.kinds)
+    )
+    if layered.prefill_amounts(*first) != whole_model.prefill_amounts(*first):
         return None
     larger = (
         [*layers.kinds[: _CHECKED - len(distinct)], *distinct]
         if len(distinct) < _CHECKED
         else [*distinct, *distinct]
     )
-    expected = layered.with_numbers(layers.numbers(larger))
-    if expected.step_at(0, last, new) != counter(larger).step_at(0, last, new):
+    expected = layered.with_layer_numbers(layers.layers_of_each_kind(larger))
+    if expected.decoding_step_amounts(0, last, new) != pass_counter_for_layers(
+        larger
+    ).decoding_step_amounts(0, last, new):
         return None
     return layered

@@ -29,9 +29,9 @@ from crossflops.plugins.elsewhere import read_config_text
 from crossflops.report.pipeline import CountedPart, pipeline_report
 from crossflops.report.report import PipelinePart, Report
 from crossflops.targets import is_pipeline
-from crossflops.targets.option_forms import FORMS, refuse_form, with_config_keys
-from crossflops.targets.request import Request, fit_requests
-from crossflops.targets.target import imports_restored
+from crossflops.targets.option_forms import FORMS, check_option_type, with_config_keys
+from crossflops.targets.request import Request, drop_unused_request_options
+from crossflops.targets.target import restoring_imports
 from crossflops.threads import record_warnings
 from crossflops.verbs.count import collecting_warnings, native_count
 from crossflops.verbs.provenance import build_request_record, framework_versions
@@ -58,7 +58,7 @@ class _Part(msgspec.Struct, frozen=True):
         return self.target, repr(sorted(self.options.get("arguments", {}).items()))
 
 
-@imports_restored()
+@restoring_imports()
 def count_pipeline(request: Request) -> Report:
     """Return the report of a pipeline: the sum over all runs of its parts.
 
@@ -160,7 +160,7 @@ def _parse_part(row: Mapping[str, Any], where: str) -> _Part:
                 f"unknown key {option} in {where}",
                 nearest_name_hint(option, _KEYS, f"allowed: {', '.join(_KEYS)}"),
             )
-        refuse_form(option, value, f"{option} of {where}", in_toml=True)
+        check_option_type(option, value, f"{option} of {where}", in_toml=True)
     if is_pipeline(target):
         raise InputError(
             f"{where} is a pipeline itself: {target}", "write its parts into this file"
@@ -189,12 +189,12 @@ def _count_parts(parts: Sequence[_Part], request: Request) -> list[CountedPart]:
     shared = {"setting": request.setting, "allow_pickle": request.allow_pickle}
     requests = []
     for part in parts:
-        with naming_part(part.name):
+        with naming_part_in_messages(part.name):
             requests.append(Request.from_arguments(part.target, **part.options, **shared))
     first: dict[tuple[str, str], str] = {}
     counted = []
-    for part, own in zip(parts, fit_requests(requests), strict=True):
-        with naming_part(part.name):
+    for part, own in zip(parts, drop_unused_request_options(requests), strict=True):
+        with naming_part_in_messages(part.name):
             report = native_count(own)[0]
         earlier = first.setdefault(part.model, part.name)
         weights_of = earlier if earlier != part.name else ""
@@ -221,7 +221,7 @@ def _part_row(part: _Part, report: Report, weights_of: str) -> PipelinePart:
 
 
 @contextlib.contextmanager
-def naming_part(name: str) -> Iterator[None]:
+def naming_part_in_messages(name: str) -> Iterator[None]:
     """Return a context in which warnings and errors begin with the name of a part."""
     recorded: list[warnings.WarningMessage] = []
     try:

@@ -96,7 +96,9 @@ def build_request_record(
     }
     return RequestRecord(
         verb=verb,
-        target=_model_class_name(request) if request.target is None else portable(request.target),
+        target=_model_class_name(request)
+        if request.target is None
+        else with_relative_paths(request.target),
         typed=request.target is not None,
         arguments=_to_json_value(request.arguments),
         inputs=tuple(map(input_option_text, request.specs or model.inputs)),
@@ -104,22 +106,23 @@ def build_request_record(
     )
 
 
-def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> RequestRecord:
-    """Return the record `of` a count for another verb, with these options added; a new record if
-    `of` is not one.
+def with_verb_and_options(verb: str, flags: Mapping[str, Any], record: object) -> RequestRecord:
+    """Return a copy of `record`, the record of a count, for another verb and with these options
+    added; a new record if `record` is not one.
 
     Without a model the target is "", and the work was given.
     """
-    if not isinstance(of, RequestRecord):
+    if not isinstance(record, RequestRecord):
         return RequestRecord(verb=verb, target="", typed=False, flags=_flags_with_values(flags))
-    return replace(of, verb=verb, flags={**of.flags, **_flags_with_values(flags)})
+    return replace(record, verb=verb, flags={**record.flags, **_flags_with_values(flags)})
 
 
-def portable(text: str) -> str:
+def with_relative_paths(text: str) -> str:
     """Return a target text with its paths relative to the current folder; paths outside of it are
     cut to their last part.
 
-    >>> portable("./a/model.onnx"), portable("torchvision.models:resnet50"), portable("/x/y.py:f")
+    >>> names = ("./a/model.onnx", "torchvision.models:resnet50", "/x/y.py:f")
+    >>> tuple(map(with_relative_paths, names))
     ('a/model.onnx', 'torchvision.models:resnet50', '.../y.py:f')
     """
     return text if "://" in text else ":".join(map(_relative_path, text.split(":")))
@@ -164,7 +167,7 @@ def _to_json_value(value: Any) -> Any:
         case None | bool() | int() | float():
             return value
         case str() | Path():
-            return portable(str(value))
+            return with_relative_paths(str(value))
         case Mapping():
             return {str(key): _to_json_value(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.report.audit import PublishedRow
 from crossflops.report.published import parse_figure
 
@@ -62,7 +62,7 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
     Raises InputError for a file without columns that are known, or with a cell that is not a
     figure, and names what was found.
     """
-    lines = _text_lines(path)
+    lines = _read_numbered_lines(path)
     numbered = [(number, line) for number, line in lines if not line.startswith("#")]
     reader = csv.reader(io.StringIO("\n".join(line for _, line in numbered)))
     table = [(numbered[min(reader.line_num, len(numbered)) - 1][0], row) for row in reader]
@@ -74,7 +74,7 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
     figures = {
         index: column
         for index, head in enumerate(heads)
-        if index not in (model, size) and (column := figure_column(head))
+        if index not in (model, size) and (column := parse_figure_heading(head))
     }
     if model is None or not figures:
         what = "no column for the model" if model is None else "no column of figures"
@@ -88,7 +88,7 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
                 "add the missing cells, or quote cells that contain a comma",
             )
         row_name = f"{path}, line {number}"
-        shape = _input_of(cells[size].strip(), row_name) if size is not None else {}
+        shape = _parse_input_cell(cells[size].strip(), row_name) if size is not None else {}
         rows += _figures_of_row(
             row_name, number, cells, cells[model].strip(), library, figures, shape
         )
@@ -98,12 +98,12 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
     return PublishedTable(tuple(rows), ignored)
 
 
-def _text_lines(path: Path) -> list[tuple[int, str]]:
+def _read_numbered_lines(path: Path) -> list[tuple[int, str]]:
     """Return (line number, text) for each line of a UTF-8 file; raise InputError if it cannot be
     read.
     """
     try:
-        text = contents(path).decode("utf-8-sig")
+        text = read_file_bytes(path).decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", "give a CSV file") from error
     except UnicodeDecodeError as error:
@@ -160,13 +160,15 @@ def _find_column(heads: Sequence[str], names: Sequence[str]) -> int | None:
     return next((plain.index(name) for name in names if name in plain), None)
 
 
-def figure_column(head: str) -> FigureColumn | None:
+def parse_figure_heading(head: str) -> FigureColumn | None:
     """Return the unit and the power of ten that the heading of a column states, such as "FLOPs
     (G)"; None if it is not about figures.
 
-    >>> [figure_column(head)[1:] for head in ("gmacs", "FLOPs (G)", "param_count", "#Params(M)")]
-    [('macs', 9), ('flops', 9), ('params', None), ('params', 6)]
-    >>> figure_column("macts")
+    >>> [parse_figure_heading(head)[1:] for head in ("gmacs", "FLOPs (G)", "#Params(M)")]
+    [('macs', 9), ('flops', 9), ('params', 6)]
+    >>> parse_figure_heading("param_count")[1:]
+    ('params', None)
+    >>> parse_figure_heading("macts")
     """
     plain = re.sub(r"[^a-z()\[\]]", "", head.lower())
     word, _, inner = re.sub(r"[\[\]()]", " ", plain).strip().partition(" ")
@@ -183,7 +185,7 @@ def figure_column(head: str) -> FigureColumn | None:
     return None
 
 
-def _input_of(text: str, row_name: str) -> dict[str, int | str]:
+def _parse_input_cell(text: str, row_name: str) -> dict[str, int | str]:
     """Return the input that a cell states as fields of a row: {"image_size": side}, {"input":
     shape}, or {} for an empty cell.
     """

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.report.audit import Audit
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
@@ -44,7 +44,7 @@ def read_saved_result(path: Path) -> SavedResult:
     return result
 
 
-def answer_saved_questions(
+def with_answers_to_questions(
     result: SavedResult, between: tuple[str, str] | None, module: str | None, consensus: bool
 ) -> SavedResult:
     """Return the result with the answers to these questions to a report; unchanged without one.
@@ -83,7 +83,7 @@ def _read_report_bytes(path: Path) -> bytes:
     read.
     """
     try:
-        return contents(path)
+        return read_file_bytes(path)
     except OSError as error:
         raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
 

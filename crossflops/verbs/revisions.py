@@ -20,7 +20,7 @@ import msgspec
 from crossflops.errors import CrossflopsError, InputError, TargetError, nearest_name_hint
 from crossflops.load import reject_pointer_or_web_page
 from crossflops.report.report import Report
-from crossflops.targets import is_file
+from crossflops.targets import is_onnx_target
 from crossflops.targets.request import Request
 
 _CHECKOUT_HINT = "write REVISION:TARGET inside a git repository, such as HEAD~1:model.py:make"
@@ -41,7 +41,7 @@ class TargetAtRevision(msgspec.Struct, frozen=True):
     source: Request | Path
 
 
-def revision_of(text: str) -> tuple[str, str]:
+def split_revision(text: str) -> tuple[str, str]:
     r"""Return (revision, target) for a text "REVISION:TARGET"; ("", text) if it names no revision.
 
     `HEAD~1:model.py:make`, `v1.0:model.onnx`: what has one colon names a file of that revision, or
@@ -55,24 +55,26 @@ def revision_of(text: str) -> tuple[str, str]:
     if not before:
         raise InputError(f"{text} has no revision before the colon", f"write HEAD{text}")
     if ":" in target:
-        refuse_unknown(before)
+        reject_unknown_git_revision(before)
         return before, target
     if not _run_git("cat-file", "-e", f"{before}:./{target}").returncode:
         return before, target
-    is_kept = is_file(target) or target.endswith((".json", ".json.gz"))
+    is_kept = is_onnx_target(target) or target.endswith((".json", ".json.gz"))
     if is_kept and before not in _LIBRARIES and not Path(text).exists():
-        refuse_unknown(before)
+        reject_unknown_git_revision(before)
         path_at_revision(before, target)  # raises for a file of a submodule
         raise InputError(
             f"the file {target} does not exist at revision {before}",
             nearest_name_hint(
-                target, _files_at(before), "use the name that the file had at that revision"
+                target,
+                _model_files_at_revision(before),
+                "use the name that the file had at that revision",
             ),
         )
     return "", text
 
 
-def refuse_unknown(revision: str) -> None:
+def reject_unknown_git_revision(revision: str) -> None:
     """Raise InputError if git does not know the revision, with a hint how to fetch it."""
     if not _run_git("rev-parse", "--verify", "--quiet", "--end-of-options",
                 f"{revision}^{{commit}}").returncode:  # fmt: skip
@@ -126,10 +128,10 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
     )
 
 
-def _files_at(revision: str) -> list[str]:
+def _model_files_at_revision(revision: str) -> list[str]:
     """Return the paths of the model files below this folder at a git revision."""
     listed = _run_git("ls-tree", "-r", "--name-only", "-z", revision).stdout.split("\0")
-    return [name for name in listed if is_file(name)]
+    return [name for name in listed if is_onnx_target(name)]
 
 
 def path_at_revision(revision: str, path: str) -> str | None:
@@ -141,7 +143,7 @@ def path_at_revision(revision: str, path: str) -> str | None:
     """
     index = Path(os.path.abspath(path))
     index = index.parent.resolve() / index.name
-    top, here = repository(), Path.cwd().resolve()
+    top, here = repository_root(), Path.cwd().resolve()
     if not index.is_relative_to(top):
         raise InputError(
             f"{path} is outside the git repository {top}",
@@ -165,7 +167,7 @@ def path_at_revision(revision: str, path: str) -> str | None:
     return None
 
 
-def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
+def paths_before_renames(revision: str, paths: Iterable[str]) -> dict[str, str]:
     """Return {present path: path at the git revision} for the files that were renamed since then.
 
     Of `paths` those are seen, too, which git does not know yet: a copy of its index has them.
@@ -181,20 +183,20 @@ def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
             "diff", "--name-status", "-M", "-z", "--no-relative", "--diff-filter=R", revision,
             index=index,
         )  # fmt: skip
-    words, top, here = listed.stdout.split("\0"), repository(), Path.cwd().resolve()
+    words, top, here = listed.stdout.split("\0"), repository_root(), Path.cwd().resolve()
     return {
         os.path.relpath(top / words[at + 2], here): os.path.relpath(top / words[at + 1], here)
         for at in range(0, len(words) - 2, 3)
     }
 
 
-def files_called(name: str) -> list[str]:
+def find_files_by_name(name: str) -> list[str]:
     """Return the paths of all files in the git repository with this name, relative to this
     folder.
     """
     listed = _run_git("ls-files", "-co", "--exclude-standard", "-z", "--full-name", "--",
                   f":(top,glob)**/{name}")  # fmt: skip
-    paths = (repository() / path for path in listed.stdout.split("\0") if path)
+    paths = (repository_root() / path for path in listed.stdout.split("\0") if path)
     here = Path.cwd().resolve()
     return [os.path.relpath(path, here) for path in paths if path.is_file()]
 
@@ -209,7 +211,7 @@ def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) ->
             )
         if isinstance(side.source, Path):
             return read(folder / side.source)
-        return count_in(side.source, folder, side.revision)
+        return count_in_worktree(side.source, folder, side.revision)
 
 
 @contextmanager
@@ -217,7 +219,7 @@ def checking_out_revision(revision: str) -> Iterator[Path]:
     """Check out a git revision into a temporary worktree; yield the folder in it that corresponds
     to the current folder.
     """
-    top = repository()
+    top = repository_root()
     with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
         tree = Path(temporary, top.name)
         # without hooks, and whole where the reader's own tree is sparse
@@ -234,20 +236,20 @@ def checking_out_revision(revision: str) -> Iterator[Path]:
             _run_git("worktree", "remove", "--force", str(tree))
 
 
-def count_in(request: Request, folder: Path, revision: str) -> Report:
+def count_in_worktree(request: Request, folder: Path, revision: str) -> Report:
     """Return the report of a model that another process counts in the folder of a checked-out
     revision.
     """
-    refuse_pointer(request, folder, revision)
+    reject_lfs_pointer(request, folder, revision)
     if request.inputs_file is not None:
         request = msgspec.structs.replace(
             request, inputs_file=os.path.abspath(request.inputs_file)
         )
     answer = folder / f".crossflops-{os.getpid()}"
-    order = pickle.dumps((request, str(repository()), str(answer)))
+    order = pickle.dumps((request, str(repository_root()), str(answer)))
     package = str(_PACKAGE.parent)
     path = os.pathsep.join(
-        (*_folders_at_revision(sys.path, folder), package, *paths_outside_repository())
+        (*_import_folders_at_revision(sys.path, folder), package, *paths_outside_repository())
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
@@ -264,7 +266,7 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
     return Report.from_json(report.encode())
 
 
-def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
+def reject_lfs_pointer(request: Request, folder: Path, revision: str) -> None:
     """Raise InputError if the model file at this revision is only a Git LFS pointer."""
     if not request.is_file or request.target is None:
         return
@@ -279,11 +281,11 @@ def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
         return  # counting says what is wrong
 
 
-def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
+def _import_folders_at_revision(paths: list[str], folder: Path) -> list[str]:
     """Return those import folders of this repository that exist in the checked-out revision, as
     paths in it.
     """
-    top = repository()
+    top = repository_root()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
     tree = folder if not depth else folder.parents[depth - 1]
     moved = (tree / path.relative_to(top) for path in _paths_inside_repository(paths, top))
@@ -293,7 +295,7 @@ def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
 def paths_outside_repository() -> list[str]:
     """Return the folders of PYTHONPATH that are outside of this git repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    top, absolute = repository(), map(os.path.abspath, paths)
+    top, absolute = repository_root(), map(os.path.abspath, paths)
     return [path for path in absolute if not Path(path).resolve().is_relative_to(top)]
 
 
@@ -308,7 +310,7 @@ def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
             yield path
 
 
-def repository() -> Path:
+def repository_root() -> Path:
     """Return the path of the git repository's top folder."""
     return Path(_run_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
 
@@ -338,14 +340,14 @@ def main() -> None:
     request, top, answer = pickle.loads(sys.stdin.buffer.read())
     try:
         report, _ = native_count(request)
-        refuse_modules_of(Path(top))
+        reject_modules_of_present_files(Path(top))
         content = report.to_json(), "", ""
     except CrossflopsError as error:
         content = "", error.message, error.hint
     Path(answer).write_bytes(msgspec.json.encode(content))
 
 
-def refuse_modules_of(top: Path) -> None:
+def reject_modules_of_present_files(top: Path) -> None:
     """Raise InputError if a module was imported from the present files of the repository instead
     of the revision.
     """

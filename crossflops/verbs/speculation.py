@@ -33,7 +33,7 @@ from crossflops.hardware.expert_reads import describe_experts
 from crossflops.ir.workload import KINDS, GenerationPhase, LengthPiece, Speculation, Workload
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel, ModelBuild
-from crossflops.verbs.lengths import SPAN, PolynomialPiece, fit_pieces
+from crossflops.verbs.lengths import SPAN, PolynomialPiece, fit_polynomial_pieces
 from crossflops.verbs.passes import (
     CountedPass,
     LayeredCounter,
@@ -42,13 +42,13 @@ from crossflops.verbs.passes import (
 )
 from crossflops.verbs.workload import (
     LAYERED,
-    divide_work,
-    make_context_piece,
-    make_phase,
+    common_parameter_type,
+    divide_work_evenly,
+    fewest_cache_heads,
+    make_generation_phase,
     name_amounts,
-    only_type,
-    refuse_other_options,
-    smallest_heads,
+    refuse_options_of_other_counts,
+    to_context_polynomials,
 )
 
 _OPENING = NewTokens(2, 1)  # how the draft begins a later round
@@ -63,13 +63,13 @@ class DraftRound(NamedTuple):
     accepted: int
 
 
-def mean_accepted_tokens(text: str, most: int) -> Fraction:
-    """Return the mean of accepted tokens in a round of `most` proposed ones, from a number or a
-    share.
+def mean_accepted_tokens(text: str, max_proposed: int) -> Fraction:
+    """Return the mean of accepted tokens in a round of `max_proposed` proposed ones, from a number
+    or a share.
 
     A share p is the chance of each proposed token, if those before it are accepted: the mean is
-    p + p^2 + ... + p^most (Leviathan et al., Fast Inference from Transformers via Speculative
-    Decoding, equation 1, without the token of the model).
+    p + p^2 + ... + p^max_proposed (Leviathan et al., Fast Inference from Transformers via
+    Speculative Decoding, equation 1, without the token of the model).
 
     >>> [str(mean_accepted_tokens(text, 3)) for text in ("2.5", "5/2", "50%")]
     ['5/2', '5/2', '7/8']
@@ -81,14 +81,14 @@ def mean_accepted_tokens(text: str, most: int) -> Fraction:
         value = Fraction(plain.strip())
     except (ValueError, ZeroDivisionError):
         raise InputError(f"--acceptance must be a number, got {text!r}", _HINT) from None
-    limit = 100 if is_share else most
+    limit = 100 if is_share else max_proposed
     if not 0 <= value <= limit:
-        words = "100 %" if is_share else f"the {most} tokens of --draft-tokens"
+        words = "100 %" if is_share else f"the {max_proposed} tokens of --draft-tokens"
         raise InputError(f"--acceptance must be from 0 to {words}, got {text}", _HINT)
     if not is_share:
         return value
     share = value / 100
-    return sum((share**power for power in range(1, most + 1)), Fraction(0))
+    return sum((share**power for power in range(1, max_proposed + 1)), Fraction(0))
 
 
 def plan_rounds(prompt: int, generate: int, most: int, mean: Fraction) -> tuple[DraftRound, ...]:
@@ -146,8 +146,8 @@ class _RoundModel:
                 "leave out --draft",
             )
         self.batch = batch
-        self.counted = self.whole.count_prefill(*first)
-        self.first = self.whole.prefill(*first)
+        self.counted = self.whole.count_prefill_model(*first)
+        self.first = self.whole.get_or_count_prefill(*first)
         self.layered: LayeredCounter | None = None
         if last > first[0]:
             self.layered = build_layered_counter(
@@ -155,7 +155,7 @@ class _RoundModel:
             )
 
     @property
-    def counter(self) -> PassCounter | LayeredCounter:
+    def later_pass_counter(self) -> PassCounter | LayeredCounter:
         """The counter of later passes."""
         return self.layered or self.whole
 
@@ -164,12 +164,12 @@ class _RoundModel:
         """The number of different passes that were counted."""
         return self.whole.pass_count + (self.layered.pass_count if self.layered else 0)
 
-    def first_phase(self, tokens: int) -> GenerationPhase:
+    def phase_of_first_pass(self, tokens: int) -> GenerationPhase:
         """Return the first pass, over so many tokens of a request, as a phase."""
         amounts = name_amounts(self.first.amounts)
-        return make_phase(self.first, amounts, 1, self.batch, self.batch * tokens, ())
+        return make_generation_phase(self.first, amounts, 1, self.batch, self.batch * tokens, ())
 
-    def later_phase(
+    def phase_of_later_passes(
         self, contexts: Sequence[tuple[NewTokens, int]], in_report: NewTokens
     ) -> GenerationPhase | None:
         """Return the passes with these new tokens and contexts as a phase, None if there are none.
@@ -183,13 +183,16 @@ class _RoundModel:
         weights = 0
         for new in dict.fromkeys(new for new, _ in contexts):
             own = Counter(context for kind, context in contexts if kind == new)
-            amounts, polynomials = _sum_passes(self.counter, new, own)
+            amounts, polynomials = _sum_pass_amounts(self.later_pass_counter, new, own)
             sums = [total + amount for total, amount in zip(sums, amounts, strict=True)]
-            weights += own.total() * self.counter.step(0, max(own), new).weight_bytes
+            weights += (
+                own.total()
+                * self.later_pass_counter.get_or_count_step(0, max(own), new).weight_bytes
+            )
             pieces = polynomials if new == in_report else pieces
         tokens = sum(new.number for new, _ in contexts)
-        phase = make_phase(
-            self.last_pass(contexts),
+        phase = make_generation_phase(
+            self.pass_with_longest_context(contexts),
             name_amounts(sums),
             len(contexts),
             self.batch,
@@ -199,15 +202,15 @@ class _RoundModel:
         moved = weights + phase.amounts.cache_read + phase.amounts.cache_written
         return replace(phase, moved_bytes=moved)
 
-    def last_pass(self, contexts: Sequence[tuple[NewTokens, int]]) -> CountedPass:
+    def pass_with_longest_context(self, contexts: Sequence[tuple[NewTokens, int]]) -> CountedPass:
         """Return the pass with the longest context, the first pass if there is no other."""
         if not contexts:
             return self.first
         new, context = max(contexts, key=lambda pair: (pair[1], pair[0]))
-        return self.counter.step(0, context, new)
+        return self.later_pass_counter.get_or_count_step(0, context, new)
 
 
-def _sum_passes(
+def _sum_pass_amounts(
     used: PassCounter | LayeredCounter, new: NewTokens, contexts: Counter[int]
 ) -> tuple[list[int], tuple[LengthPiece, ...]]:
     """Return (sums of the amounts over all passes with these contexts, their polynomials).
@@ -217,14 +220,14 @@ def _sum_passes(
     if len(contexts) <= SPAN:
         sums = [0] * len(KINDS)
         for context, times in contexts.items():
-            amounts = used.step_at(0, context, new)
+            amounts = used.decoding_step_amounts(0, context, new)
             sums = [total + times * own for total, own in zip(sums, amounts, strict=True)]
         return sums, ()
     hints = [
         edge + new.number - 1 for window in used.passes.windows for edge in (window - 1, window)
     ]
-    fitted_pieces = fit_pieces(
-        lambda context: used.step_at(0, context, new),
+    fitted_pieces = fit_polynomial_pieces(
+        lambda context: used.decoding_step_amounts(0, context, new),
         min(contexts),
         max(contexts),
         hints,
@@ -245,20 +248,22 @@ def _sum_passes(
             totals[index] += sum(
                 (value * moments[powers[0]] for powers, value in terms.items()), Fraction(0)
             )
-    return [_whole_number(total) for total in totals], tuple(map(_report_piece, fitted_pieces))
+    return [_to_integer_count(total) for total in totals], tuple(
+        map(_to_report_piece, fitted_pieces)
+    )
 
 
-def _whole_number(total: Fraction) -> int:
+def _to_integer_count(total: Fraction) -> int:
     """Return a sum of counts as an integer; raise ValueError if it is none."""
     if total.denominator != 1:
         raise ValueError(f"a count of {total} is not a whole number")
     return total.numerator
 
 
-def _report_piece(piece: PolynomialPiece) -> LengthPiece:
+def _to_report_piece(piece: PolynomialPiece) -> LengthPiece:
     """Return a piece as the polynomials of a report."""
     terms = tuple({(0, *at): value for at, value in own.items()} for own in piece.terms)
-    return make_context_piece(piece, terms)
+    return to_context_polynomials(piece, terms)
 
 
 # Both models.
@@ -291,8 +296,8 @@ def count_speculation(request: Request, source: Source) -> tuple[CountedModel, W
         macs=macs,
         flops=flops,
         moved_bytes=sum(part.moved_bytes for part in parts),
-        per_request=divide_work(macs, flops, batch),
-        per_new_token=divide_work(macs, flops, batch * generate),
+        per_request=divide_work_evenly(macs, flops, batch),
+        per_new_token=divide_work_evenly(macs, flops, batch * generate),
         speculation=Speculation(
             draft=draft,
             target=request.draft,
@@ -327,8 +332,8 @@ def _count_draft(request: Request, rounds: Sequence[DraftRound], config: object)
         return _model_workload(asked, model, prompt, later, ONE_TOKEN)
 
     try:
-        refuse_other_options(replace(asked, acceptance=""))
-        return ModelBuild(asked).ask(count_source_rounds)
+        refuse_options_of_other_counts(replace(asked, acceptance=""))
+        return ModelBuild(asked).compute_with_values_if_needed(count_source_rounds)
     except CrossflopsError as error:
         error.message = f"draft model {request.draft}: {error.message}"
         error.args = (error.message, *error.args[1:])
@@ -357,7 +362,10 @@ def _model_workload(
     """Return the work of one of the models: its first pass, over `first` tokens of each request,
     and the later ones.
     """
-    prefill, decode = model.first_phase(first), model.later_phase(later, in_report)
+    prefill, decode = (
+        model.phase_of_first_pass(first),
+        model.phase_of_later_passes(later, in_report),
+    )
     phases = [phase for phase in (prefill, decode) if phase is not None]
     macs, flops = (sum(getattr(phase.amounts, kind) for phase in phases) for kind in KINDS[:2])
     graph, kept = model.counted.graph, model.first.kept
@@ -370,7 +378,7 @@ def _model_workload(
         batch=model.batch,
         cache_dtype=request.cache_dtype or stored,
         model_cache_dtype=stored if request.cache_dtype else "",
-        cache_bytes=model.last_pass(later).cache_bytes,
+        cache_bytes=model.pass_with_longest_context(later).cache_bytes,
         prefill=prefill,
         decode=decode,
         decode_macs=None,
@@ -378,12 +386,12 @@ def _model_workload(
         macs=macs,
         flops=flops,
         moved_bytes=sum(phase.moved_bytes for phase in phases),
-        per_request=divide_work(macs, flops, model.batch),
-        per_new_token=divide_work(macs, flops, model.batch * generate),
+        per_request=divide_work_evenly(macs, flops, model.batch),
+        per_new_token=divide_work_evenly(macs, flops, model.batch * generate),
         counted=model.pass_count,
         layers=LAYERED.format(model.config.num_hidden_layers, first) if model.layered else "",
         experts=describe_experts(graph),
-        cache_heads=smallest_heads(kept),
+        cache_heads=fewest_cache_heads(kept),
         model_bytes=graph.param_bytes,
-        weight_dtype=only_type(graph.param_bytes_by_type),
+        weight_dtype=common_parameter_type(graph.param_bytes_by_type),
     )

@@ -7,16 +7,16 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.ir.measurement import Unfit
-from crossflops.limits import physical_memory, usable_cpus
+from crossflops.limits import physical_memory_bytes, usable_cpus
 from crossflops.report.papers import PaperRow, PaperTable
 from crossflops.report.quantity import count_with_noun
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.verbs.table_rows import CountedRow, count_row
 from crossflops.workers.series import run_series
 
 
-@imports_restored()
+@restoring_imports()
 def build_paper_table(
     requests: Sequence[tuple[str, Request]],
     tools: Sequence[str],
@@ -80,14 +80,14 @@ def choose_jobs(models: int) -> int:
     At most the CPUs that this process may use, one for each 4 GiB of memory, and one for every
     two models: a process takes seconds to import a framework.
     """
-    memory = physical_memory()
+    memory = physical_memory_bytes()
     bounds = [usable_cpus(), models // 2]
     if memory is not None:
         bounds.append(memory // _MEMORY_OF_A_MODEL)
     return max(1, min(bounds))
 
 
-def refuse_jobs(requests: Sequence[Request]) -> None:
+def reject_jobs_without_effect(requests: Sequence[Request]) -> None:
     """Raise InputError if --jobs has no effect: there are fewer than two models of a framework."""
     if sum(not request.is_file for request in requests) < _SIDE_BY_SIDE:
         raise InputError(
@@ -105,7 +105,7 @@ def _time_paper_rows(
     rows: Sequence[PaperRow], requests: Sequence[Request], on_progress: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
     """Return (rows with the median latency of each model in seconds, text how it was measured)."""
-    from crossflops.verbs.bench import Conditions, cpus, time_single_run
+    from crossflops.verbs.bench import Conditions, default_thread_count, time_single_run
 
     timed: list[PaperRow] = []
     where: list[str] = []
@@ -118,7 +118,9 @@ def _time_paper_rows(
             continue
         assert ran.measurement is not None
         timed.append(msgspec.structs.replace(row, latency_seconds=ran.measurement.p50))
-        where.append(f"{ran.runtime} on {ran.device}, {count_with_noun(cpus(), 'thread')}")
+        where.append(
+            f"{ran.runtime} on {ran.device}, {count_with_noun(default_thread_count(), 'thread')}"
+        )
         if not ran.measurement.settled:
             note = "its latency was not yet stable when it was timed"
             timed[-1] = msgspec.structs.replace(timed[-1], notes=(*row.notes, note))

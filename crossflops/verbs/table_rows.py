@@ -31,7 +31,7 @@ def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
         report = _count_with_tools(request, ())
     for tool in tools:
         if not any(fold.tool == tool.partition("@")[0] for fold in report.folds):
-            notes |= _refusal(request, tool)
+            notes |= _tool_refusal(request, tool)
     totals = report.totals
     row = PaperRow(
         target=name,
@@ -53,7 +53,7 @@ def _count_with_tools(request: Request, tools: Sequence[str]) -> Report:
     return count.count_target(msgspec.structs.replace(request, as_=tuple(tools)))
 
 
-def _refusal(request: Request, tool: str) -> dict[str, str]:
+def _tool_refusal(request: Request, tool: str) -> dict[str, str]:
     """Return {tool: message} with the reason why a tool's convention cannot count the model, {} if
     it can.
     """

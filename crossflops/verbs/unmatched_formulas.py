@@ -29,11 +29,13 @@ def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> It
     unused = [formula for formula in formulas_of_request() if formula.name not in names]
     if not unused:
         return
-    calls = [name for name in _names_called(graph, trace, names) if name not in names]
+    calls = [
+        name for name in _operator_and_class_names_called(graph, trace, names) if name not in names
+    ]
     far: list[Formula] = []
     matching = {str(formula.origin) for formula in formulas_of_request() if formula.name in names}
     for formula in unused:
-        if _is_called(formula, graph, trace):
+        if _matches_a_call(formula, graph, trace):
             matching.add(str(formula.origin))
             if formula.module:
                 yield (
@@ -60,7 +62,7 @@ def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> It
         )
 
 
-def _is_called(formula: Formula, graph: Graph, trace: Trace) -> bool:
+def _matches_a_call(formula: Formula, graph: Graph, trace: Trace) -> bool:
     """Return whether the model calls the operator or the class of a formula, also where another
     formula counts the call, or no result depends on it.
     """
@@ -81,7 +83,7 @@ def _class_names_called(graph: Graph, trace: Trace) -> set[str]:
     return modules | functions
 
 
-def _names_called(graph: Graph, trace: Trace, used: Set[str]) -> list[str]:
+def _operator_and_class_names_called(graph: Graph, trace: Trace, used: Set[str]) -> list[str]:
     """Return the names, as formulas write them, of all operators and classes that a model calls
     and ONNX does not have, without operators that a formula with one of the `used` names counts.
     """
@@ -100,14 +102,14 @@ def _names_called(graph: Graph, trace: Trace, used: Set[str]) -> list[str]:
 def _similar_names(formula: Formula, calls: Iterable[str]) -> list[str]:
     """Return the called names that are like the one of a formula, the most similar first."""
     own = formula.module or formula.name
-    ranked = sorted(((_similarity(own, name), name) for name in calls), reverse=True)
+    ranked = sorted(((_name_similarity(own, name), name) for name in calls), reverse=True)
     return [name for likeness, name in ranked if likeness >= _LIKE][:_MOST_NAMES]
 
 
-def _similarity(first: str, second: str) -> float:
+def _name_similarity(first: str, second: str) -> float:
     """Return how similar the last parts of two names are, from 0 to 1.
 
-    >>> _similarity("mylib::flash_attn", "other::FlashAttn")
+    >>> _name_similarity("mylib::flash_attn", "other::FlashAttn")
     1.0
     """
     own, other = (name.rpartition(":")[2].replace("_", "").lower() for name in (first, second))

@@ -70,16 +70,16 @@ class _Counter:
         if key not in self._known:
             with filter_warnings("ignore"):  # the report's own count tells them, once
                 graph, _ = self._opened.graph_with_dims({**self._fixed, **sizes}, self._setting)
-                self._known[key] = _point(graph, count(graph))
+                self._known[key] = _point_of_count(graph, count(graph))
         return self._known[key]
 
     @property
-    def points(self) -> int:
+    def point_count(self) -> int:
         """The number of combinations of sizes that were counted."""
         return len(self._known)
 
 
-def _point(graph: Graph, ledger: Ledger) -> _Point:
+def _point_of_count(graph: Graph, ledger: Ledger) -> _Point:
     """Return the totals of a count, and MACs, FLOPs, bytes read and bytes written of each node."""
     total = ledger.total
     sums = (total.macs, total.flops, total.bytes_read, total.bytes_written, graph.params)
@@ -96,7 +96,7 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
     return _Point(sums, costs)
 
 
-def fit_formulas(request: Request) -> Formulas:
+def fit_request_polynomials(request: Request) -> Formulas:
     """Return the totals of an ONNX file as polynomials in the dimensions of --vary; raise
     InputError for another target.
     """
@@ -109,10 +109,10 @@ def fit_formulas(request: Request) -> Formulas:
             "--vary requires an ONNX file with named dimensions",
             "export the model with dynamic dimensions, and give the file",
         )
-    return formulas(model, request.vary, request.dims, request.setting)
+    return fit_file_polynomials(model, request.vary, request.dims, request.setting)
 
 
-def formulas(
+def fit_file_polynomials(
     file: OnnxFile, names: Sequence[str], dims: Mapping[str, int], setting: Setting = Setting()
 ) -> Formulas:
     """Return the totals of an ONNX file as exact polynomials in the named dimensions; a dimension
@@ -135,17 +135,17 @@ def formulas(
     if not together and all(line.degree is not None for line in lines):
         reason = f"no polynomial in {' and '.join(names)} together was found"
         lines = [
-            line._replace(dimension=_without_formula(line.dimension, reason)) for line in lines
+            line._replace(dimension=_without_polynomial(line.dimension, reason)) for line in lines
         ]
     return Formulas(
         dimensions=tuple(line.dimension for line in lines),
         at={line.dimension.name: dims.get(line.dimension.name, line.sizes[0]) for line in lines},
-        points=counter.points,
+        points=counter.point_count,
         **together,
     )
 
 
-def _without_formula(dimension: Dimension, reason: str) -> Dimension:
+def _without_polynomial(dimension: Dimension, reason: str) -> Dimension:
     """Return a copy of the dimension that has no polynomial, with the reason."""
     return msgspec.structs.replace(dimension, multiple_of=None, reason=reason)
 
@@ -163,13 +163,13 @@ def _fit_dimension_line(
         for start, far in _STARTS:
             sizes = _sample_sizes(step, start, far, rng)
             try:
-                highest = _degree(counter, name, base, sizes)
+                highest = _degree_in_dimension(counter, name, base, sizes)
             except CrossflopsError as error:
                 problem, reason = error, reason or error.message
                 continue
             if highest is not None:
                 reason = reason if step > 1 or node else ""
-                return _Line(_dimension(name, step, sizes, node, reason), sizes, highest)
+                return _Line(_dimension_record(name, step, sizes, node, reason), sizes, highest)
             if not node:
                 node = _first_non_polynomial_node(counter, name, base, sizes)
                 reason = reason or "its cost is not a polynomial in the size"
@@ -178,10 +178,10 @@ def _fit_dimension_line(
                 break
     if problem is not None and not node:
         raise problem
-    return _Line(_dimension(name, None, sizes, node, reason), sizes, None)
+    return _Line(_dimension_record(name, None, sizes, node, reason), sizes, None)
 
 
-def _dimension(
+def _dimension_record(
     name: str, step: int | None, sizes: tuple[int, ...], node: str, reason: str
 ) -> Dimension:
     """Return the record of a named dimension: the step of its sizes, their range, and the node
@@ -209,7 +209,7 @@ def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple
     return tuple(step * size for size in chosen)
 
 
-def _degree(
+def _degree_in_dimension(
     counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
 ) -> int | None:
     """Return the highest degree of the totals in this dimension; None if they are not polynomials
@@ -217,7 +217,10 @@ def _degree(
     """
     for enough in range(2 + _SPARE, len(sizes) + 1):
         points = [counter.point_at_sizes({**base, name: size}).totals for size in sizes[:enough]]
-        degrees = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
+        degrees = [
+            polynomial_degree(sizes[:enough], values, _SPARE)
+            for values in zip(*points, strict=True)
+        ]
         known = [value for value in degrees if value is not None]
         if len(known) == len(degrees):
             return max(known)
@@ -234,7 +237,9 @@ def _first_non_polynomial_node(
     for key in points[0]:
         costs = [point[key] for point in points if key in point]
         values = zip(*costs, strict=True)
-        if len(costs) < len(points) or any(degree(sizes, v, _SPARE) is None for v in values):
+        if len(costs) < len(points) or any(
+            polynomial_degree(sizes, v, _SPARE) is None for v in values
+        ):
             return key
     return ""
 
@@ -269,7 +274,9 @@ def _fit_joint_polynomials(
             at: counter.point_at_sizes(dict(zip(names, at, strict=True))).totals for at in grid
         }
         polynomials = {
-            kind: polynomial(names, interpolate(axes, {at: p[i] for at, p in points.items()}))
+            kind: polynomial(
+                names, interpolate_on_grid(axes, {at: p[i] for at, p in points.items()})
+            )
             for i, kind in enumerate(KINDS)
         }
         if all(
@@ -306,16 +313,18 @@ def _has_matching_totals(
 Powers = tuple[int, ...]
 
 
-def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | None:
-    """Return the degree of the polynomial through the points, if at least `spare` points more than
-    needed confirm it; else None.
+def polynomial_degree(
+    indices: Sequence[int], values: Sequence[int], min_spare_points: int
+) -> int | None:
+    """Return the degree of the polynomial through the points, if at least `min_spare_points` more
+    than needed confirm it; else None.
 
-    At least `spare` points more than the degree needs must lie on it, so that they are a check:
+    At least `min_spare_points` points more than the degree needs must lie on it, as a check:
     Newton's divided differences of every order above the degree are zero.
     """
     top = _newton_coefficients(indices, [Fraction(value) for value in values])
     highest = max((order for order, value in enumerate(top) if value), default=0)
-    return highest if highest + 1 + spare <= len(indices) else None
+    return highest if highest + 1 + min_spare_points <= len(indices) else None
 
 
 def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
@@ -332,7 +341,7 @@ def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> 
     return coefficients
 
 
-def interpolate(
+def interpolate_on_grid(
     axes: Sequence[Sequence[int]], values: Mapping[tuple[int, ...], int | Fraction]
 ) -> dict[Powers, Fraction]:
     """Return the polynomial through values on a grid of sizes, as {powers of the sizes:
@@ -353,7 +362,7 @@ def interpolate(
                 )
             )
         }
-    bases = [dict(zip(axis, _basis(axis), strict=True)) for axis in axes]
+    bases = [dict(zip(axis, _newton_basis(axis), strict=True)) for axis in axes]
     polynomial: dict[Powers, Fraction] = {}
     for at, value in newton.items():
         terms: dict[Powers, Fraction] = {(): value}
@@ -368,7 +377,7 @@ def interpolate(
     return {powers: value for powers, value in polynomial.items() if value}
 
 
-def _basis(indices: Sequence[int]) -> list[list[Fraction]]:
+def _newton_basis(indices: Sequence[int]) -> list[list[Fraction]]:
     """Return the polynomials of Newton's basis as lists of coefficients: the product of (x -
     index) over the first 0, 1, 2 ... indices.
     """

@@ -36,19 +36,19 @@ from crossflops.verbs.count import (
     CountedModel,
     ModelBuild,
     build_count_report,
+    checking_formula_matches,
     collecting_warnings,
-    formula_match_check,
 )
 from crossflops.verbs.lengths import (
     SPAN,
     PolynomialPiece,
     Terms,
-    fit_pieces,
-    fit_prompts,
-    fit_second_length,
-    sum_pieces,
-    sum_terms,
-    value_at,
+    fit_polynomial_pieces,
+    fit_prompt_polynomials,
+    fit_two_length_polynomials,
+    polynomial_value,
+    prefix_sum_polynomial,
+    sum_pieces_over_lengths,
 )
 from crossflops.verbs.passes import (
     SMALLEST,
@@ -58,7 +58,7 @@ from crossflops.verbs.passes import (
     build_layered_counter,
 )
 from crossflops.verbs.provenance import build_request_record, framework_versions
-from crossflops.verbs.vary import interpolate
+from crossflops.verbs.vary import interpolate_on_grid
 
 LAYERED = (
     "other lengths were counted with one and two layers of each kind; at a prompt of {1} their "
@@ -78,7 +78,7 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
 
     Raises InputError for options that do not apply, and where the model does not generate.
     """
-    refuse_other_options(request)
+    refuse_options_of_other_counts(request)
     if request.images and request.draft:
         raise InputError(
             "--images cannot be combined with --draft", "leave out --images, or leave out --draft"
@@ -91,9 +91,11 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
             request.acceptance, request.draft_tokens or 1
         )  # before a model is built
     request = replace(request, cache_dtype=request.cache_dtype.casefold())
-    with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
+    with collecting_warnings() as sentences, checking_formula_matches() as warn_of_unmatched:
         with record_warnings(CrossflopsWarning) as recorded:
-            counted, workload = ModelBuild(_without_image_size(request)).ask(
+            counted, workload = ModelBuild(
+                _without_image_size(request)
+            ).compute_with_values_if_needed(
                 lambda source: _count_generation_passes(request, source)
             )
             report = build_count_report(counted)
@@ -136,7 +138,7 @@ def _without_image_size(request: Request) -> Request:
     return replace(request, sizes=sizes)
 
 
-def refuse_other_options(request: Request) -> None:
+def refuse_options_of_other_counts(request: Request) -> None:
     """Raise InputError for options that a workload does not use, and for --prompt without
     --generate or the reverse.
     """
@@ -183,7 +185,7 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
     images = PromptImages(request.images or 0, request.sizes.get("image_size", 0))
     whole_model = PassCounter(source, request.setting, batch, request.cache_dtype, images)
     prompt = (request.prompt or 1) + whole_model.passes.image_tokens
-    first = whole_model.count_prefill(prompt)
+    first = whole_model.count_prefill_model(prompt)
     begin = 1 if whole_model.passes.is_encoder_decoder else prompt
     last = begin + generate - 1
     layered = None
@@ -192,26 +194,30 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
             request, whole_model, source.model.config, (prompt, 1), last
         )
     used = layered or whole_model
-    prefill = _prefill_phase(used, whole_model.prefill(prompt), prompt, batch)
-    steps = _fit_steps(used, prompt, last) if generate > 1 else ()
-    joint = [_joint_terms(used, step, prompt) for step in steps]
-    end = used.step(prompt, last) if steps else whole_model.prefill(prompt)
+    prefill = _prefill_phase(used, whole_model.get_or_count_prefill(prompt), prompt, batch)
+    steps = _fit_decoding_steps(used, prompt, last) if generate > 1 else ()
+    joint = [_prompt_and_context_polynomials(used, step, prompt) for step in steps]
+    end = (
+        used.get_or_count_step(prompt, last) if steps else whole_model.get_or_count_prefill(prompt)
+    )
     decode = None
     if steps:
-        sums = [sum_pieces(steps, index, begin + 1, last) for index, _ in enumerate(KINDS)]
-        pieces = [
-            make_context_piece(step, terms) for step, terms in zip(steps, joint, strict=True)
+        sums = [
+            sum_pieces_over_lengths(steps, index, begin + 1, last) for index, _ in enumerate(KINDS)
         ]
-        decode = make_phase(
+        pieces = [
+            to_context_polynomials(step, terms) for step, terms in zip(steps, joint, strict=True)
+        ]
+        decode = make_generation_phase(
             end, name_amounts(sums), generate - 1, batch, batch * (generate - 1), pieces
         )
     phases = [phase for phase in (prefill, decode) if phase is not None]
     macs, flops = (sum(getattr(phase.amounts, kind) for phase in phases) for kind in KINDS[:2])
     totals = [
-        _decode_terms(joint[0][index], whole_model.passes) if len(joint) == 1 else None
+        _sum_over_decoding_steps(joint[0][index], whole_model.passes) if len(joint) == 1 else None
         for index in range(2)
     ]
-    kept = whole_model.prefill(prompt).kept
+    kept = whole_model.get_or_count_prefill(prompt).kept
     workload = Workload(
         kind="encoder-decoder" if whole_model.passes.is_encoder_decoder else "decoder",
         prompt=prompt,
@@ -229,19 +235,19 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         macs=macs,
         flops=flops,
         moved_bytes=sum(phase.moved_bytes for phase in phases),
-        per_request=divide_work(macs, flops, batch),
-        per_new_token=divide_work(macs, flops, batch * generate),
+        per_request=divide_work_evenly(macs, flops, batch),
+        per_new_token=divide_work_evenly(macs, flops, batch * generate),
         counted=whole_model.pass_count + (layered.pass_count if layered else 0),
         layers=LAYERED.format(source.model.config.num_hidden_layers, prompt) if layered else "",
         experts=describe_experts(first.graph),
-        cache_heads=smallest_heads(kept),
+        cache_heads=fewest_cache_heads(kept),
         model_bytes=first.graph.param_bytes,
-        weight_dtype=only_type(first.graph.param_bytes_by_type),
+        weight_dtype=common_parameter_type(first.graph.param_bytes_by_type),
     )
     return first, workload
 
 
-def smallest_heads(specs: Sequence[TensorSpec]) -> int:
+def fewest_cache_heads(specs: Sequence[TensorSpec]) -> int:
     """Return the fewest heads of a tensor of the cache, [batch, heads, tokens, depth]; 0 for
     tensors of another form.
     """
@@ -249,7 +255,7 @@ def smallest_heads(specs: Sequence[TensorSpec]) -> int:
     return min((shape[1] for shape in shapes), default=0)
 
 
-def only_type(bytes_by_type: Mapping[str, int]) -> str:
+def common_parameter_type(bytes_by_type: Mapping[str, int]) -> str:
     """Return the type of all parameters, "" where they have several."""
     return next(iter(bytes_by_type)) if len(bytes_by_type) == 1 else ""
 
@@ -265,15 +271,17 @@ def _prefill_phase(
     largest = max(prompt, smallest + SPAN - 1)
     formulas = (
         None if terms is None else polynomial(("prompt",), terms)
-        for terms in fit_prompts(used.prefill_at, smallest, largest)
+        for terms in fit_prompt_polynomials(used.prefill_amounts, smallest, largest)
     )
     piece = LengthPiece(
         along="prompt", first=smallest, last=largest, **dict(zip(KINDS, formulas, strict=True))
     )
-    return make_phase(longest, name_amounts(longest.amounts), 1, batch, batch * prompt, [piece])
+    return make_generation_phase(
+        longest, name_amounts(longest.amounts), 1, batch, batch * prompt, [piece]
+    )
 
 
-def _fit_steps(
+def _fit_decoding_steps(
     used: PassCounter | LayeredCounter, prompt: int, last: int
 ) -> tuple[PolynomialPiece, ...]:
     """Return polynomial pieces for the amounts of a decoding step, by the length of its
@@ -281,12 +289,16 @@ def _fit_steps(
     """
     hints = [edge for window in used.passes.windows for edge in (window - 1, window)]
     last = max(last, SMALLEST + SPAN - 1)
-    return fit_pieces(
-        lambda context: used.step_at(prompt, context), SMALLEST, last, hints, "a step"
+    return fit_polynomial_pieces(
+        lambda context: used.decoding_step_amounts(prompt, context),
+        SMALLEST,
+        last,
+        hints,
+        "a step",
     )
 
 
-def _joint_terms(
+def _prompt_and_context_polynomials(
     used: PassCounter | LayeredCounter, step: PolynomialPiece, prompt: int
 ) -> tuple[Terms | None, ...]:
     """Return for each kind of amount its polynomial in (prompt, context); for a decoder the prompt
@@ -295,11 +307,11 @@ def _joint_terms(
     None for a kind of count that has no polynomial in both.
     """
     if used.passes.is_encoder_decoder:
-        return fit_second_length(used.step_at, step, prompt)
+        return fit_two_length_polynomials(used.decoding_step_amounts, step, prompt)
     return tuple({(0, *at): value for at, value in terms.items()} for terms in step.terms)
 
 
-def make_context_piece(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) -> LengthPiece:
+def to_context_polynomials(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) -> LengthPiece:
     """Return the polynomials of a decoding step in prompt and context, with the range of contexts
     for which they hold.
     """
@@ -314,7 +326,7 @@ def make_context_piece(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) 
     )
 
 
-def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial | None:
+def _sum_over_decoding_steps(terms: Terms | None, passes: GenerationPasses) -> Polynomial | None:
     """Return the sum over all decoding steps as a polynomial in `prompt` and `generate`; None
     without terms.
     """
@@ -329,10 +341,12 @@ def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial |
         for (power, context), value in terms.items():
             at[context,] = at.get((context,), Fraction(0)) + value * prompt**power
         begin = 1 if passes.is_encoder_decoder else prompt
-        sums = sum_terms(at)
+        sums = prefix_sum_polynomial(at)
         for generate in lengths:
-            values[prompt, generate] = value_at(sums, begin + generate - 1) - value_at(sums, begin)
-    return polynomial(("prompt", "generate"), interpolate([prompts, lengths], values))
+            values[prompt, generate] = polynomial_value(
+                sums, begin + generate - 1
+            ) - polynomial_value(sums, begin)
+    return polynomial(("prompt", "generate"), interpolate_on_grid([prompts, lengths], values))
 
 
 def name_amounts(amounts: Sequence[int]) -> WorkAmounts:
@@ -340,7 +354,7 @@ def name_amounts(amounts: Sequence[int]) -> WorkAmounts:
     return WorkAmounts(**dict(zip(KINDS, amounts, strict=True)))
 
 
-def make_phase(
+def make_generation_phase(
     longest: CountedPass,
     amounts: WorkAmounts,
     passes: int,
@@ -359,12 +373,12 @@ def make_phase(
         weight_bytes=weights,
         moved_bytes=passes * weights + amounts.cache_read + amounts.cache_written,
         peak_activation_bytes=longest.peak_bytes or None,
-        per_request=divide_work(amounts.macs, amounts.flops, batch),
-        per_token=divide_work(amounts.macs, amounts.flops, tokens),
+        per_request=divide_work_evenly(amounts.macs, amounts.flops, batch),
+        per_token=divide_work_evenly(amounts.macs, amounts.flops, tokens),
         pieces=tuple(pieces),
     )
 
 
-def divide_work(macs: int, flops: int, parts: int) -> WorkShare:
+def divide_work_evenly(macs: int, flops: int, parts: int) -> WorkShare:
     """Return MACs and FLOPs divided by `parts`, as integers where they divide evenly."""
     return WorkShare(*(n // parts if n % parts == 0 else n / parts for n in (macs, flops)))

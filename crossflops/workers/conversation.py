@@ -43,33 +43,35 @@ class OrderFields(Protocol):
 AnyOrder = TypeVar("AnyOrder", bound=OrderFields)
 
 
-def serve_order(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
+def serve_order(kind: Any, compute_answer: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
     """Read an order from stdin, write its answer to a file, and exit the process.
 
     `answered(order, wait)` gives the answer; what runs for it may leave threads or atexit handlers
     behind that never end. `kind` is the type of the order.
     """
     requests, replies = take_streams()
-    say = speaker(replies)
+    say = line_writer(replies)
     say("hello")
     order: AnyOrder = msgspec.json.decode(requests.readline(), type=kind)
     limit_memory(order.memory)
-    serve(order.result, requests, say, partial(answered, order))
+    serve_answer(order.result, requests, say, partial(compute_answer, order))
 
 
-def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], Any]) -> NoReturn:
+def serve_answer(
+    result: str, requests: BinaryIO, say: Say, compute_answer: Callable[[Wait], Any]
+) -> NoReturn:
     """Write `answered(wait)` to the file `result`, and exit the process; `wait()` says "ready" and
     waits for "go".
     """
     released = threading.Event()
-    threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
+    threading.Thread(target=_listen_for_go, args=(requests, released), daemon=True).start()
 
-    def wait() -> None:
+    def wait_for_go() -> None:
         """Send the parent the message that this process is ready, and wait for its line "go"."""
         say("ready")
         released.wait()
 
-    write_file(Path(result), msgspec.json.encode(answered(wait)))
+    write_file(Path(result), msgspec.json.encode(compute_answer(wait_for_go)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -93,17 +95,17 @@ def take_streams() -> tuple[BinaryIO, int]:
     return requests, replies
 
 
-def speaker(replies: int) -> Say:
+def line_writer(replies: int) -> Say:
     """Return a function that writes a line of text to this file descriptor at once."""
 
-    def say(event: str) -> None:
+    def write_line(event: str) -> None:
         """Write the text as a line to the file descriptor."""
         os.write(replies, f"{event}\n".encode())
 
-    return say
+    return write_line
 
 
-def _listen(requests: BinaryIO, released: threading.Event) -> None:
+def _listen_for_go(requests: BinaryIO, released: threading.Event) -> None:
     """Set `released` when the line "go" arrives; end this process and its group when the parent
     closes the pipe.
     """

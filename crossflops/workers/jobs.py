@@ -89,7 +89,7 @@ HINT = (
 )
 
 
-def pack(path: Path, contents: Contents) -> None:
+def write_model_contents(path: Path, contents: Contents) -> None:
     """Write a model with its positional and keyword inputs to a file, by PyTorch or pickle.
 
     A PyTorch model is written by PyTorch, whose files can be mapped into several processes at
@@ -102,9 +102,9 @@ def pack(path: Path, contents: Contents) -> None:
             pickle.dump(contents, file, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def unpack(path: Path) -> Contents:
-    """Return the model and its inputs that `pack` wrote. The file is trusted: the parent process
-    wrote it.
+def read_model_contents(path: Path) -> Contents:
+    """Return the model and its inputs that `write_model_contents` wrote. The file is trusted: the
+    parent process wrote it.
 
     The classes in it are imported on the way, torchvision's with what it needs.
     """

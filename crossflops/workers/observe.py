@@ -72,7 +72,7 @@ def _time_tool(
     return msgspec.json.decode(msgspec.json.encode(timed), type=Profile)
 
 
-def run_here(
+def run_tool_in_process(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile | Failure:
     """Run a tool in this process on a copy of the model; return its profile, or its failure.

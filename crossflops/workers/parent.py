@@ -33,11 +33,16 @@ from crossflops.files import write_file
 from crossflops.frontends import Source
 from crossflops.frontends.pytorch.load.tool_replacements import replaceable_functions
 from crossflops.ir.profile import Failure, Profile
-from crossflops.limits import address_space, end_with, limit_memory, threads
+from crossflops.limits import (
+    address_space_bytes,
+    end_when_pipe_closes,
+    limit_memory,
+    process_thread_count,
+)
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import tool_failure
 from crossflops.workers import worker
-from crossflops.workers.conversation import Say, serve, speaker, take_streams
+from crossflops.workers.conversation import Say, line_writer, serve_answer, take_streams
 from crossflops.workers.jobs import Job, Order
 
 # Read when a library is imported: none of them may start a pool of threads in the parent.
@@ -58,18 +63,18 @@ def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
     models that are built already.
     """
     requests, replies = take_streams()
-    say = speaker(replies)
+    say = line_writer(replies)
     say("hello")
     orders = msgspec.json.decode(requests.readline(), type=list[Order])
-    end_with(requests, partial(_exit_at_once, 1))
+    end_when_pipe_closes(requests, partial(_exit_at_once, 1))
     links = {end for order in orders for end in order.link or ()}
     for end in links:
         os.set_inheritable(end, False)
     first = orders[0]
     limit_memory(
-        _limit_beyond_usage(first.memory) if sources else first.memory, may_be_raised=True
+        _address_space_limit(first.memory) if sources else first.memory, may_be_raised=True
     )
-    worker.extend_path(first.paths)
+    worker.extend_import_path(first.paths)
     say("importing")
     with worker.pausing_garbage_collection():
         _import_framework(first.job.framework)
@@ -77,11 +82,11 @@ def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
     if not ready:
         _exit_at_once(0)
     say("building")
-    limit_memory(_limit_beyond_usage(first.memory), may_be_raised=True)
+    limit_memory(_address_space_limit(first.memory), may_be_raised=True)
     built, ready = _build_order_models(ready, sources, say)
     if not ready:
         _exit_at_once(0)
-    _fit_to_fork()
+    _wait_for_single_thread()
     numbers = _fork_workers(ready, built, {requests.fileno(), replies, *links}, say)
     for end in links:
         os.close(end)
@@ -101,7 +106,7 @@ def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
         if _has_global_state_changed(before):
             sys.stderr.write(f"loading {order.job.tool} changes libraries that all tools share\n")
             _exit_at_once(UNFIT)
-        _fit_to_fork()
+        _wait_for_single_thread()
         if adapter is None:
             say(f"own {model_index}")
         else:
@@ -123,14 +128,16 @@ def _build_order_models(
             built[job.model] = worker.build_job_source(job)
         except BaseException as problem:  # a model may well call sys.exit
             print_traceback(problem)
-            _refuse_orders([row for row in ready if row[1].job.model == job.model], problem, say)
+            _fail_orders([row for row in ready if row[1].job.model == job.model], problem, say)
     return built, [row for row in ready if row[1].job.model in built]
 
 
-def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
+def _fail_orders(ready: Ready, problem: BaseException, say: Say) -> None:
     """Write a failure as the answer to each of these orders, and report each order as refused."""
     for model_index, order, _ in ready:
-        refusal = tool_failure(order.job.tool, "build", problem, worker.hint_of(order.job))
+        refusal = tool_failure(
+            order.job.tool, "build", problem, worker.build_failure_hint(order.job)
+        )
         write_file(Path(order.result), msgspec.json.encode(refusal))
         say(f"{REFUSED} {model_index}")
 
@@ -138,7 +145,7 @@ def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
 def _load_adapter(job: Job) -> Adapter | None:
     """Return the loaded adapter of a job, or None if it cannot be loaded."""
     try:
-        adapter = worker.adapter_of(job)
+        adapter = worker.find_job_adapter(job)
         if isinstance(adapter, Failure):
             return None
         adapter.load()
@@ -153,10 +160,10 @@ def _import_framework(name: str) -> None:
     if name:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             importlib.import_module(name)
-    _set_threads(1)
+    _set_pytorch_threads(1)
 
 
-def _set_threads(model_index: int) -> None:
+def _set_pytorch_threads(model_index: int) -> None:
     """Set the number of threads of PyTorch, if PyTorch is imported."""
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -193,15 +200,16 @@ def _is_pytorch_function(function: Any) -> bool:
     return code is not None and code.co_filename.startswith(os.path.dirname(torch.__file__ or ""))
 
 
-def _fit_to_fork() -> None:
+def _wait_for_single_thread() -> None:
     """Wait until this process has only one thread; exit the process if that takes longer than a
     second.
     """
     end = time.monotonic() + _PATIENCE
-    while threads() > 1:
+    while process_thread_count() > 1:
         if time.monotonic() > end:
             sys.stderr.write(
-                f"{threads()} threads are running, and a forked process would not have them\n"
+                f"{process_thread_count()} threads are running, and a forked process would not "
+                "have them\n"
             )
             _exit_at_once(UNFIT)
         time.sleep(0.01)
@@ -254,15 +262,15 @@ def _run_forked_worker(
         for stream in (1, 2):
             os.dup2(log, stream)
         os.close(log)
-        limit_memory(_limit_beyond_usage(order.memory))
+        limit_memory(_address_space_limit(order.memory))
         for name in THREADS:
             os.environ.pop(name, None)
         os.environ.update(order.variables)
         requested = order.variables.get(THREADS[0], "")
-        _set_threads(int(requested) if requested.isdecimal() and int(requested) else 1)
-        say = speaker(replies)
+        _set_pytorch_threads(int(requested) if requested.isdecimal() and int(requested) else 1)
+        say = line_writer(replies)
         say("hello")
-        serve(order.result, os.fdopen(requests, "rb"), say, partial(answered, order.job))
+        serve_answer(order.result, os.fdopen(requests, "rb"), say, partial(answered, order.job))
     except BaseException as problem:
         sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
     finally:
@@ -285,11 +293,11 @@ def _reap_workers(numbers: dict[int, int], say: Say) -> None:
             say(f"ended {numbers.pop(ended.si_pid)} {os.waitstatus_to_exitcode(status)}")
 
 
-def _limit_beyond_usage(memory: int | None) -> int | None:
+def _address_space_limit(memory: int | None) -> int | None:
     """Return a limit of the address space in bytes: `memory` plus what this process uses already;
     None for no limit.
     """
-    return None if memory is None else memory + address_space()
+    return None if memory is None else memory + address_space_bytes()
 
 
 def _exit_at_once(status: int) -> NoReturn:

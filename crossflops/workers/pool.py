@@ -17,18 +17,18 @@ import msgspec
 
 from crossflops.frontends import Source
 from crossflops.ir.profile import Failure, Profile
-from crossflops.limits import TIMEOUT, physical_memory, usable_cpus
+from crossflops.limits import TIMEOUT, physical_memory_bytes, usable_cpus
 from crossflops.plugins.failures import tool_failure
 from crossflops.workers import jobs
 from crossflops.workers.jobs import Job, Order
 from crossflops.workers.parent import UNFIT
 from crossflops.workers.process import READY, Worker
-from crossflops.workers.warm import ForkServer, can_fork
+from crossflops.workers.warm import ForkServer, can_use_fork_servers
 
 _LARGE = 100_000_000  # bytes of a file
 _INSTALLED = {"site-packages", "dist-packages"}  # of whichever environment
 Answer = tuple[str, Profile | Failure]
-Still = Callable[[], contextlib.AbstractContextManager[None]]
+SingleThreadContext = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class Workers:
@@ -74,15 +74,15 @@ class Workers:
         fork: bool | None = None,
         on_progress: Callable[[str], None] | None = None,
         built: Mapping[int, Source] | None = None,
-        single_threaded: Still = contextlib.nullcontext,
+        single_threaded: SingleThreadContext = contextlib.nullcontext,
     ) -> None:
         self._jobs = tuple(jobs)
         self._contents = contents or {}
         self._timeout = timeout
-        self._memory = memory or physical_memory()
+        self._memory = memory or physical_memory_bytes()
         self._interpreters = dict(interpreters or {})
         self._at_once = at_once or usable_cpus()
-        self._fork = can_fork() if fork is None else fork
+        self._fork = can_use_fork_servers() if fork is None else fork
         self._fewest = 1 if fork or built else 2
         self._built = built or {}
         self._single_threaded = single_threaded
@@ -102,9 +102,9 @@ class Workers:
         scratch = tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
         self._folder = Path(self._scratch.enter_context(scratch))
         try:
-            self._start()
+            self._start_all_workers()
         except BaseException:
-            self._stop()
+            self._end_all_processes()
             raise
         return self
 
@@ -114,7 +114,7 @@ class Workers:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
+        self._end_all_processes()
 
     def iterate_results(self, model: int = 0) -> Iterator[Answer]:
         """Run the tools of a model; yield each tool with its profile or failure, as they
@@ -122,7 +122,7 @@ class Workers:
         """
         self._slots += 1
         try:
-            yield from self._answers(model)
+            yield from self._iterate_answers(model)
         finally:
             self._slots -= 1
 
@@ -133,7 +133,7 @@ class Workers:
             self._released += [worker for worker in cleared if worker not in self._released]
         self._start_ready_workers()
 
-    def _answers(self, model: int) -> Iterator[Answer]:
+    def _iterate_answers(self, model: int) -> Iterator[Answer]:
         """Yield the answers of a model's workers, as they finish; release those that are not
         released yet.
         """
@@ -149,52 +149,52 @@ class Workers:
             if isinstance(who, ForkServer):
                 self._on_parent_event(who, event)
             elif event is None and who in self._active:
-                self._end(who, who.answer())
+                self._remove_and_store_answer(who, who.read_answer())
 
     def cancel_tools(self, model: int) -> None:
         """End all workers of a model that have not finished."""
         dropped = self._workers_of_model(model)
         for worker in dropped:
-            self._remove(worker)
+            self._remove_worker(worker)
         for worker in dropped:
-            worker.close()
+            worker.end_and_return_status()
         if not self._active:  # no thread listens any more: this process may be forked again
             for parent in self._parents:
-                parent.close()
+                parent.end_and_return_status()
             self._parents.clear()
 
-    def _start(self) -> None:
+    def _start_all_workers(self) -> None:
         """Start all workers: forked from a fork server for each group, or alone."""
         threads = max(1, usable_cpus() // max(1, min(len(self._jobs), self._at_once)))
         self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
-        obstacles = self._pack()
+        obstacles = self._write_model_files()
         workers = []
         for model_index, job in enumerate(self._jobs):
             if job.needs_contents and job.model in obstacles:
                 refused = tool_failure(job.tool, "build", obstacles[job.model], jobs.HINT)
                 self._results.append((job.model, (job.tool, refused)))
             else:
-                workers.append(self._worker(model_index, job))
+                workers.append(self._make_worker(model_index, job))
         self._active = list(workers)
         # Parents first: whoever is started alone is listened to by a thread, and no fork has one.
         for siblings in sorted(_forkable_groups(workers), key=_need_own_processes):
             if len(siblings) < self._fewest or _need_own_processes(siblings):
-                self._start_alone(siblings)
+                self._start_own_processes(siblings)
             elif self._fork:
-                self._start_parent(siblings)
+                self._start_fork_server(siblings)
             else:
                 self._on_progress("forking is disabled: starting one process per tool (slower)")
-                self._start_alone(siblings)
+                self._start_own_processes(siblings)
         self._built = {}
 
-    def _start_alone(self, workers: Sequence[Worker]) -> None:
+    def _start_own_processes(self, workers: Sequence[Worker]) -> None:
         """Start a process of its own for each of these workers."""
         for worker in workers:
             refused = worker.start(self._env)
             if refused is not None:
-                self._end(worker, refused)
+                self._remove_and_store_answer(worker, refused)
 
-    def _start_parent(self, workers: Sequence[Worker]) -> None:
+    def _start_fork_server(self, workers: Sequence[Worker]) -> None:
         """Start a fork server that forks all of these workers."""
         log = self._folder / f"parent{len(self._parents)}.log"
         parent = ForkServer(workers, workers[0].python, log, self._on_event, self._timeout)
@@ -202,18 +202,18 @@ class Workers:
             with self._single_threaded():
                 parent.start(self._env, self._built if parent.python == sys.executable else {})
         except OSError as problem:
-            parent.close()
+            parent.end_and_return_status()
             for worker in workers:
-                self._end(worker, worker.cannot_start(problem))
+                self._remove_and_store_answer(worker, worker.start_failure(problem))
         else:
             self._parents.append(parent)
 
-    def _end(self, worker: Worker, answer: Profile | Failure) -> None:
+    def _remove_and_store_answer(self, worker: Worker, answer: Profile | Failure) -> None:
         """Remove a worker, and store the answer of its tool."""
-        self._remove(worker)
+        self._remove_worker(worker)
         self._results.append((worker.order.job.model, (worker.tool, answer)))
 
-    def _remove(self, worker: Worker) -> None:
+    def _remove_worker(self, worker: Worker) -> None:
         """Remove a worker from the active and from the released workers."""
         with self._start_lock:
             self._active.remove(worker)
@@ -240,39 +240,41 @@ class Workers:
         end, as it built the model, is that of all whom it did not fork.
         """
         if event is not None:
-            self._start_alone([parent.worker_of_event(event)])
+            self._start_own_processes([parent.worker_of_event(event)])
             return
         if parent not in self._parents:  # its clock and its pipe have both told its end
             return
-        status, waiting = parent.close(), parent.waiting
+        status, waiting = parent.end_and_return_status(), parent.workers_to_fork
         self._parents.remove(parent)
         waiting = [worker for worker in waiting if worker in self._active]
-        culprit = parent.culprit
+        culprit = parent.worker_being_loaded
         if culprit in waiting:
-            reason = parent.last_line() or "it cannot be loaded together with other tools"
+            reason = parent.last_stderr_line() or "it cannot be loaded together with other tools"
             self._on_progress(f"starting a separate process for {culprit.tool} (slower): {reason}")
             waiting.remove(culprit)
-            self._start_alone([culprit])
+            self._start_own_processes([culprit])
             if waiting:
-                self._start_parent(waiting)
+                self._start_fork_server(waiting)
         elif status == UNFIT and not parent.overdue:
-            self._on_progress(f"starting one process per tool (slower): {parent.last_line()}")
-            self._start_alone(waiting)
+            self._on_progress(
+                f"starting one process per tool (slower): {parent.last_stderr_line()}"
+            )
+            self._start_own_processes(waiting)
         else:
             for worker in waiting:
-                worker.fail_with_parent(parent, status)
-                self._end(worker, worker.answer())
+                worker.record_parent_end(parent, status)
+                self._remove_and_store_answer(worker, worker.read_answer())
 
-    def _stop(self) -> None:
+    def _end_all_processes(self) -> None:
         """End all workers and fork servers, and remove the folder of results."""
         with self._start_lock:
             self._released.clear()
         for worker in self._active:
-            worker.close()
+            worker.end_and_return_status()
         for parent in self._parents:
-            parent.close()
+            parent.end_and_return_status()
         for worker in self._active:
-            worker.close()  # those that a parent forked in the meantime
+            worker.end_and_return_status()  # those that a parent forked in the meantime
         self._active.clear()
         self._parents.clear()
         self._scratch.close()
@@ -293,11 +295,11 @@ class Workers:
                 if not (sharing and _file_size(worker) > _LARGE):
                     worker.start_run()
 
-    def _worker(self, model_index: int, job: Job) -> Worker:
+    def _make_worker(self, model_index: int, job: Job) -> Worker:
         """Return a worker for a job, with its Python, result file, log and timeout."""
         python = self._interpreters.get(job.tool, sys.executable)
         if job.needs_contents:
-            job = msgspec.structs.replace(job, pickle_path=str(self._pickle(job.model)))
+            job = msgspec.structs.replace(job, pickle_path=str(self._model_file_path(job.model)))
         order = Order(
             job=job,
             result=str(self._folder / f"{model_index}.json"),
@@ -307,7 +309,7 @@ class Workers:
         log = self._folder / f"{model_index}.log"
         return Worker(order, python, log, self._on_event, self._timeout)
 
-    def _pack(self) -> dict[int, BaseException | str]:
+    def _write_model_files(self) -> dict[int, BaseException | str]:
         """Write the model objects that workers need to files; return the errors by the number of
         the model.
         """
@@ -317,12 +319,12 @@ class Workers:
                 obstacles[model] = "the job has neither a target nor a model"
                 continue
             try:
-                jobs.pack(self._pickle(model), self._contents[model])
+                jobs.write_model_contents(self._model_file_path(model), self._contents[model])
             except Exception as problem:
                 obstacles[model] = problem
         return obstacles
 
-    def _pickle(self, model: int) -> Path:
+    def _model_file_path(self, model: int) -> Path:
         """Return the path of the file that holds the model object with this number."""
         return self._folder / f"model{model}"
 

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from crossflops.errors import relay
+from crossflops.errors import print_worker_stderr
 from crossflops.ir.profile import Failure, Profile
-from crossflops.limits import end_with, threads
+from crossflops.limits import end_when_pipe_closes, process_thread_count
 from crossflops.plugins.failures import says_memory_ran_out, shorten_line, tool_failure
 from crossflops.workers.conversation import OrderFields
 from crossflops.workers.jobs import Order
@@ -43,12 +43,12 @@ class Process(Protocol):
     def kill(self) -> None:
         """Kill the process and all processes in its group."""
 
-    def status(self) -> int | None:
+    def wait_for_exit_status(self) -> int | None:
         """Return the exit status of the ended process, negative for a signal; None if it is
         unknown.
         """
 
-    def release(self) -> None:
+    def close_pipes(self) -> None:
         """Close the pipes to and from the process."""
 
 
@@ -94,11 +94,11 @@ class SpawnedProcess:
             else:
                 self._process.kill()
 
-    def status(self) -> int | None:
+    def wait_for_exit_status(self) -> int | None:
         """Wait for the end of the process and return its exit status, negative for a signal."""
         return self._process.wait()
 
-    def release(self) -> None:
+    def close_pipes(self) -> None:
         """Close the pipes to and from the process."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -106,11 +106,11 @@ class SpawnedProcess:
                     pipe.close()
 
 
-def can_be_cloned() -> bool:
+def can_fork_this_process() -> bool:
     """Return whether this process can be forked safely: on Linux, with one thread, stdout and
     stderr open.
     """
-    single = sys.platform == "linux" and threads() == 1
+    single = sys.platform == "linux" and process_thread_count() == 1
     return single and sys.stdout is not None and sys.stderr is not None
 
 
@@ -118,7 +118,7 @@ class ForkedProcess:
     """A fork of this process, in a group of its own, whose life is `live()`: a `Process`.
 
     Like one that was started it has the conversation for stdin and stdout, and of what is open
-    here nothing but `links`. See `can_be_cloned`.
+    here nothing but `links`. See `can_fork_this_process`.
     """
 
     def __init__(self, live: Callable[[], NoReturn], log: Path, links: Sequence[int]) -> None:
@@ -152,13 +152,13 @@ class ForkedProcess:
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
-    def status(self) -> int | None:
+    def wait_for_exit_status(self) -> int | None:
         """Wait for the end of the process and return its exit status, negative for a signal."""
         if self._status is None:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._status
 
-    def release(self) -> None:
+    def close_pipes(self) -> None:
         """Close the pipes to and from the process."""
         for pipe in (self._requests, self._replies):
             with contextlib.suppress(OSError):
@@ -166,7 +166,7 @@ class ForkedProcess:
 
 
 class Background:
-    """A fork of this process, which computes while this one goes on: see `can_be_cloned`."""
+    """A fork of this process that computes while this one goes on: see `can_fork_this_process`."""
 
     def __init__(self, compute: Callable[[], Any]) -> None:
         self._process = ForkedProcess(partial(_write_fork_answer, compute), Path(os.devnull), ())
@@ -179,26 +179,30 @@ class Background:
     def _result(self) -> Any:
         """The value that the forked process computed, or None if it failed; waits for its end."""
         data = b"".join(self._process.lines())
-        return pickle.loads(data) if self._process.status() == 0 else None
+        return pickle.loads(data) if self._process.wait_for_exit_status() == 0 else None
 
     def close(self) -> None:
         """Kill the forked process and close its pipes."""
         self._process.kill()
-        self._process.status()
-        self._process.release()
+        self._process.wait_for_exit_status()
+        self._process.close_pipes()
 
 
 def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
     """Write the pickled value of `compute()` to stdout, and exit the forked process."""
     with os.fdopen(os.dup(1), "wb") as replies:
-        end_with(0, partial(os._exit, 1))
+        end_when_pipe_closes(0, partial(os._exit, 1))
         os.dup2(2, 1)
         replies.write(pickle.dumps(compute()))
     os._exit(0)
 
 
 def _run_forked_process(
-    live: Callable[[], NoReturn], requests: int, replies: int, log: Path, links: Sequence[int]
+    run_process: Callable[[], NoReturn],
+    requests: int,
+    replies: int,
+    log: Path,
+    links: Sequence[int],
 ) -> NoReturn:
     """Call `live()` in a forked process, with its streams on these pipes and the log;
     then exit.
@@ -213,7 +217,7 @@ def _run_forked_process(
             os.closerange(before + 1, link)
             before = link
         os.closerange(before + 1, os.sysconf("SC_OPEN_MAX"))
-        live()
+        run_process()
     except BaseException as problem:
         sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
     finally:
@@ -233,9 +237,9 @@ class GrandchildProcess:
     def on_exit(self, status: int) -> None:
         """Record the exit status of the process, which the fork server reported."""
         self._status = status
-        self.detach()
+        self.stop_waiting_for_exit()
 
-    def detach(self) -> None:
+    def stop_waiting_for_exit(self) -> None:
         """Stop waiting for the exit status: the fork server will not report it."""
         self._told.set()
 
@@ -256,14 +260,14 @@ class GrandchildProcess:
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
-    def status(self) -> int | None:
+    def wait_for_exit_status(self) -> int | None:
         """Wait for the exit status that the fork server reports, and return it; None if it reports
         none.
         """
         self._told.wait(_REAPED)
         return self._status
 
-    def release(self) -> None:
+    def close_pipes(self) -> None:
         """Close the pipe to the process."""
         with contextlib.suppress(OSError):
             self._requests.close()
@@ -289,11 +293,11 @@ class MonitoredProcess:
         self._process: Process | None = None
         self._listener: threading.Thread | None = None
 
-    def attend(self, process: Process) -> None:
+    def listen_to(self, process: Process) -> None:
         """Begin to listen to a process, in a thread, and start its timeout."""
         self._process = process
         self.restart_timeout()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener = threading.Thread(target=self._listen_to_process, daemon=True)
         self._listener.start()
 
     def send(self, line: bytes) -> None:
@@ -304,7 +308,9 @@ class MonitoredProcess:
     def restart_timeout(self) -> None:
         """Start the timeout of the process again from now."""
         self.cancel_timeout()
-        self._clock = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), self._run_out)
+        self._clock = threading.Timer(
+            min(self.limit, threading.TIMEOUT_MAX), self._end_after_timeout
+        )
         self._clock.daemon = True
         self._clock.start()
 
@@ -313,30 +319,30 @@ class MonitoredProcess:
         if self._clock is not None:
             self._clock.cancel()
 
-    def close(self) -> int | None:
+    def end_and_return_status(self) -> int | None:
         """Kill the process and its group, close its pipes, and return the exit status."""
         self.cancel_timeout()
         if self._process is None:
             return 0
         self._process.kill()
-        status = self._process.status()
+        status = self._process.wait_for_exit_status()
         if self._listener is not None:
             self._listener.join(timeout=1)
-        self._process.release()
+        self._process.close_pipes()
         return status
 
     def on_line(self, line: bytes) -> None:
         """Handle a line that the process wrote; subclasses define how."""
         raise NotImplementedError
 
-    def last_line(self) -> str:
+    def last_stderr_line(self) -> str:
         """Return the last line that the process wrote to stderr, shortened; "" if there
         is none.
         """
-        lines = [line for line in self.tail().splitlines() if line.strip()]
+        lines = [line for line in self.stderr_tail().splitlines() if line.strip()]
         return shorten_line(lines[-1], _QUOTED) if lines else ""
 
-    def tail(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the end of what the process wrote to stderr."""
         try:
             with self.log.open("rb") as log:
@@ -352,14 +358,14 @@ class MonitoredProcess:
         self.over |= event is None
         self._news(self, event)
 
-    def _run_out(self) -> None:
+    def _end_after_timeout(self) -> None:
         """Kill the process because its timeout is over, and report its end."""
         self.overdue = True
         if self._process is not None:
             self._process.kill()
         self.emit_event(None)
 
-    def _listen(self) -> None:
+    def _listen_to_process(self) -> None:
         """Pass each line of the process to `on_line`, and report the end of the process."""
         if self._process is not None:
             for line in self._process.lines():
@@ -384,10 +390,10 @@ class ProcessEnd(NamedTuple):
         >>> ProcessEnd(-11, False, "").how, ProcessEnd(2, False, "").how
         ('by SIGSEGV', 'with status 2')
         """
-        return _end_in_words(self.status)
+        return _exit_status_text(self.status)
 
 
-def _end_in_words(status: int) -> str:
+def _exit_status_text(status: int) -> str:
     """Return how a process ended, as text: "by SIGKILL" or "with status 1"."""
     return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
 
@@ -416,14 +422,14 @@ def run_single_process(
             ended.set()
 
     process = _SingleProcess(sys.executable, folder / "log", on_event, seconds)
-    process.attend(SpawnedProcess(sys.executable, module, process.log, dict(os.environ)))
+    process.listen_to(SpawnedProcess(sys.executable, module, process.log, dict(os.environ)))
     try:
         process.send(msgspec.json.encode(order))
         ended.wait()
     finally:
-        status = process.close()
-    output = process.tail()
-    relay(output)
+        status = process.end_and_return_status()
+    output = process.stderr_tail()
+    print_worker_stderr(output)
     return ProcessEnd(status or 0, process.overdue, output)
 
 
@@ -447,12 +453,12 @@ class Worker(MonitoredProcess):
         try:
             process = SpawnedProcess(self.python, "crossflops.workers.worker", self.log, env)
         except OSError as problem:
-            return self.cannot_start(problem)
-        self.attend(process)
+            return self.start_failure(problem)
+        self.listen_to(process)
         self.send(msgspec.json.encode(self.order))
         return None
 
-    def cannot_start(self, problem: OSError) -> Failure:
+    def start_failure(self, problem: OSError) -> Failure:
         """Return the failure which says that the Python of the tool cannot be started."""
         return tool_failure(
             self.tool,
@@ -461,7 +467,7 @@ class Worker(MonitoredProcess):
             f"give the path of a Python interpreter in which {self.tool} is installed",
         )
 
-    def fail_with_parent(self, parent: MonitoredProcess, status: int | None) -> None:
+    def record_parent_end(self, parent: MonitoredProcess, status: int | None) -> None:
         """Record that the fork server ended before it forked this worker."""
         self.said, self.overdue, self.log = parent.said, parent.overdue, parent.log
         self._status = status
@@ -483,19 +489,19 @@ class Worker(MonitoredProcess):
             self.cancel_timeout()
         self.emit_event(self.said)
 
-    def answer(self) -> Profile | Failure:
+    def read_answer(self) -> Profile | Failure:
         """Return the profile of the worker's tool, or its failure."""
-        status = self.close() if self._process is not None else self._status
-        answer = self._result()
+        status = self.end_and_return_status() if self._process is not None else self._status
+        answer = self._read_result_file()
         if isinstance(answer, Profile):
             return answer
-        relay(self.tail())
+        print_worker_stderr(self.stderr_tail())
         if answer is not None and not answer.message.startswith("SystemExit"):
             return answer  # an exception speaks for itself
         failed = answer or self._failure_of_end(status)
         return msgspec.structs.replace(failed, message=failed.message + self._last_line_quote())
 
-    def _result(self) -> Profile | Failure | None:
+    def _read_result_file(self) -> Profile | Failure | None:
         """Return the answer in the worker's result file, a profile or a failure; None if there is
         no file.
         """
@@ -526,7 +532,7 @@ class Worker(MonitoredProcess):
                 f"{self.python} could not start the worker",
                 f"install crossflops and the plugin of {self.tool} into that interpreter",
             )
-        if says_memory_ran_out(self.tail()):
+        if says_memory_ran_out(self.stderr_tail()):
             return tool_failure(self.tool, "memory", f"ran out of memory while {doing}")
         if status == -signal.SIGKILL:
             hint = (
@@ -537,10 +543,10 @@ class Worker(MonitoredProcess):
         if status is None:
             return tool_failure(self.tool, "crash", f"its process ended while {doing}")
         return tool_failure(
-            self.tool, "crash", f"its process ended {_end_in_words(status)} while {doing}"
+            self.tool, "crash", f"its process ended {_exit_status_text(status)} while {doing}"
         )
 
     def _last_line_quote(self) -> str:
         """Return " (last output: ...)" with the last line on stderr, or "" if there is none."""
-        line = self.last_line()
+        line = self.last_stderr_line()
         return f" (last output: {line})" if line else ""

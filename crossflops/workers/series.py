@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from crossflops import threads
 from crossflops.errors import CrossflopsError, CrossflopsWarning
-from crossflops.limits import end_with
+from crossflops.limits import end_when_pipe_closes
 from crossflops.operators.formula_sources import (
     formula_locations_for_workers,
     load_formulas_for_process,
@@ -100,7 +100,7 @@ def _initialize_series_process(formulas: tuple[str, ...]) -> None:
     warnings.simplefilter("ignore")
     parent = multiprocessing.parent_process()
     if os.name == "posix" and parent is not None:
-        end_with(parent.sentinel, lambda: os._exit(1))
+        end_when_pipe_closes(parent.sentinel, lambda: os._exit(1))
     load_formulas_for_process(formulas)
 
 

@@ -28,7 +28,7 @@ from crossflops.workers.process import (
     Process,
     SpawnedProcess,
     Worker,
-    can_be_cloned,
+    can_fork_this_process,
 )
 
 OWN = "own"  # the word for a tool that could not be loaded in the parent
@@ -37,7 +37,7 @@ _STEPS = {"hello", "importing", "loading", "building"}  # whatever else is not t
 _MODULE = "crossflops.workers.parent"
 
 
-def can_fork() -> bool:
+def can_use_fork_servers() -> bool:
     """Return whether fork servers may be used: on Linux, unless CROSSFLOPS_FORK is 0."""
     return sys.platform == "linux" and os.environ.get(SWITCH) != "0"
 
@@ -64,7 +64,7 @@ def unfreeze_memory(collect: bool) -> None:
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
+def limiting_pytorch_to_one_thread() -> Iterator[None]:
     """Limit PyTorch to one thread during the block, so that this process can be forked."""
     with contextlib.ExitStack() as restoring:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
@@ -79,10 +79,10 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def fork_background(compute: Callable[[], Any]) -> Background:
+def fork_background_computation(compute: Callable[[], Any]) -> Background:
     """Return a fork of this process that runs `compute()`, with half of the CPUs for PyTorch.
 
-    This process must have imported PyTorch for itself: see `can_be_cloned`.
+    This process must have imported PyTorch for itself: see `can_fork_this_process`.
     """
 
     def compute_in_background() -> Any:
@@ -120,7 +120,7 @@ class ForkServer(MonitoredProcess):
         self._step = ""
 
     @property
-    def waiting(self) -> list[Worker]:
+    def workers_to_fork(self) -> list[Worker]:
         """The workers that the fork server has not forked yet and may still fork."""
         placed = self._gone | set(self._forked)
         return [
@@ -128,7 +128,7 @@ class ForkServer(MonitoredProcess):
         ]
 
     @property
-    def culprit(self) -> Worker | None:
+    def worker_being_loaded(self) -> Worker | None:
         """The worker whose tool the fork server was loading last, or None if it was at another
         step.
         """
@@ -156,14 +156,14 @@ class ForkServer(MonitoredProcess):
         single = {**env, **dict.fromkeys(THREADS, "1")}
         process: Process
         try:
-            if sources and can_be_cloned():
+            if sources and can_fork_this_process():
                 process = ForkedProcess(partial(_serve_in_fork, sources), self.log, other)
             else:
                 process = SpawnedProcess(self.python, _MODULE, self.log, single, other)
         finally:
             for end in other:
                 os.close(end)
-        self.attend(process)
+        self.listen_to(process)
         self.send(msgspec.json.encode([worker.order for worker in self._workers]))
 
     def on_line(self, line: bytes) -> None:
@@ -174,7 +174,7 @@ class ForkServer(MonitoredProcess):
         if event == "forked":
             model_index, process = map(int, numbers)
             self._forked[model_index] = GrandchildProcess(process, *self._links.pop(model_index))
-            self._workers[model_index].attend(self._forked[model_index])
+            self._workers[model_index].listen_to(self._forked[model_index])
             self.cancel_timeout()
         elif event == "ended":
             model_index, status = map(int, numbers)
@@ -195,11 +195,11 @@ class ForkServer(MonitoredProcess):
         """Return the worker whose index is in an event line of the fork server."""
         return self._workers[int(event.split()[1])]
 
-    def close(self) -> int | None:
+    def end_and_return_status(self) -> int | None:
         """End the fork server and return its exit status."""
-        status = super().close()
+        status = super().end_and_return_status()
         for forked in self._forked.values():
-            forked.detach()
+            forked.stop_waiting_for_exit()
         for link in self._links.values():
             for end in link:
                 end.close()

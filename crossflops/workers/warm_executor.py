@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsError
-from crossflops.limits import end_with
+from crossflops.limits import end_when_pipe_closes
 from crossflops.operators.formula_sources import (
     formula_locations_for_workers,
     load_formulas_for_process,
@@ -82,13 +82,14 @@ class WarmExecutor(Executor):
         try:
             warm.link.send((function, args, kwargs))
             if not warm.link.poll(self._timeout):
-                self._forget_process(warm)
+                self._end_and_forget_process(warm)
                 raise WorkerEndedError(
-                    f"it took longer than {self._timeout:g} seconds", "allow more with --timeout"
+                    f"the count took longer than {self._timeout:g} seconds",
+                    "allow more with --timeout",
                 )
             is_result, value = warm.link.recv()
         except (EOFError, OSError) as error:
-            self._forget_process(warm)
+            self._end_and_forget_process(warm)
             raise WorkerEndedError(
                 "the process that counted it was killed, perhaps because of its memory use",
                 "count fewer models at a time: --jobs 1",
@@ -119,15 +120,15 @@ class WarmExecutor(Executor):
         except (EOFError, OSError):
             greeting = ""
         if greeting != _READY:
-            self._forget_process(warm)
+            self._end_and_forget_process(warm)
             raise CrossflopsError(
-                "worker processes cannot be started: each imports the main module anew",
+                "worker processes cannot be started: each of them imports your main script again",
                 "call crossflops under `if __name__ == '__main__':`",
             )
         self._own.warm = warm
         return warm
 
-    def _forget_process(self, warm: _WarmProcess) -> None:
+    def _end_and_forget_process(self, warm: _WarmProcess) -> None:
         """End a process; the next call of this thread starts another one."""
         self._own.warm = None
         with self._lock:
@@ -164,7 +165,7 @@ def _serve_calls(link: Connection, formulas: tuple[str, ...]) -> None:
     warnings.simplefilter("ignore")
     parent = multiprocessing.parent_process()
     if sys.platform == "linux" and parent is not None:
-        end_with(parent.sentinel, lambda: os._exit(1))
+        end_when_pipe_closes(parent.sentinel, lambda: os._exit(1))
         # else the locks of libraries are named, and outlive a process that is killed
         multiprocessing.set_start_method("fork", force=True)
     load_formulas_for_process(formulas)
@@ -174,10 +175,10 @@ def _serve_calls(link: Connection, formulas: tuple[str, ...]) -> None:
             function, args, kwargs = link.recv()
         except (EOFError, OSError):
             return
-        link.send(_call_result(function, args, kwargs))
+        link.send(_call_result_or_exception(function, args, kwargs))
 
 
-def _call_result(
+def _call_result_or_exception(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[bool, Any]:
     """Return (True, the result of a call), or (False, its exception)."""

@@ -41,7 +41,7 @@ def _answer_order(order: Order, wait: Wait) -> Profile | Failure:
     """Run the job of an order with its import paths; return the profile of the tool, or its
     failure.
     """
-    extend_path(order.paths)
+    extend_import_path(order.paths)
     return answer_job(order.job, wait)
 
 
@@ -52,12 +52,12 @@ def answer_job(job: Job, wait: Wait) -> Profile | Failure:
     stage: Stage = "load"
     hint = ""
     try:
-        adapter = adapter_of(job)
+        adapter = find_job_adapter(job)
         if isinstance(adapter, Failure):
             return adapter
         with pausing_garbage_collection():
             adapter.load()
-        stage, hint = "build", hint_of(job)
+        stage, hint = "build", build_failure_hint(job)
         source = build_job_source(job)
     except BaseException as problem:  # a tool may well call sys.exit
         print_traceback(problem)
@@ -73,9 +73,9 @@ def run_when_permitted(
     Where values turn out to be needed, on one that is built with them, if nobody forbade it.
     """
     stage: Stage = "build"
-    hint = hint_of(job)
+    hint = build_failure_hint(job)
     try:
-        adapter = _teach_tool(job, adapter)
+        adapter = _with_user_formulas(job, adapter)
         if not adapter.accepts(source.model):
             return model_kind_failure(adapter, source.model)
         wait()
@@ -86,7 +86,7 @@ def run_when_permitted(
             if job.target is None or job.weights is not None:
                 raise
             reason = error.message
-        stage, hint = "build", hint_of(job)
+        stage, hint = "build", build_failure_hint(job)
         source = build_job_source(msgspec.structs.replace(job, weights=REAL))
         stage, hint = "run", ""
         again = _observe_job(job, adapter, source)
@@ -96,7 +96,7 @@ def run_when_permitted(
         return tool_failure(job.tool, stage, problem, hint)
 
 
-def _teach_tool(job: Job, adapter: Adapter) -> Adapter:
+def _with_user_formulas(job: Job, adapter: Adapter) -> Adapter:
     """Return the adapter with the caller's formulas, if the job says that its tool gets some."""
     if not job.taught:
         return adapter
@@ -143,19 +143,19 @@ def build_job_source(job: Job) -> Source:
 
 def _unpack_job_source(job: Job) -> Source:
     """Return the caller's model from its file, with fake weights if the job requests them."""
-    source = Source(*jobs.unpack(Path(job.pickle_path or "")))
+    source = Source(*jobs.read_model_contents(Path(job.pickle_path or "")))
     frontend = frontend_of(source.model)
     if job.weights != FAKE or frontend is None:
         return source
     return frontend.to_fake_source(msgspec.structs.replace(source, weights=META))
 
 
-def hint_of(job: Job) -> str:
+def build_failure_hint(job: Job) -> str:
     """Return the remedy if the model of a job cannot be built; "" for the usual one."""
     return jobs.HINT if job.pickle_path else ""
 
 
-def adapter_of(job: Job) -> Adapter | Failure:
+def find_job_adapter(job: Job) -> Adapter | Failure:
     """Return the adapter that the job names, else that of the plugin of its tool; a failure if it
     cannot be loaded.
     """
@@ -179,7 +179,7 @@ def pausing_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def extend_path(paths: tuple[str, ...]) -> None:
+def extend_import_path(paths: tuple[str, ...]) -> None:
     """Append these folders to sys.path, except those that are in it."""
     sys.path.extend(path for path in paths if path not in sys.path)
 

@@ -190,14 +190,14 @@ def test_a_profile_is_read_with_the_graph_that_ran(net, tmp_path, capsys):
 
 def test_names_alone_join_what_they_can(net):
     """Without the graph that ran, kernels are known by name: the unfused ones all."""
-    from crossflops.bench.covers import covers, guess_executed_graph
+    from crossflops.bench.covers import guess_executed_graph, match_nodes_to_kernels
     from crossflops.frontends.onnx import OnnxFile
     from crossflops.frontends.onnx.reading import normalize_onnx_file
     from crossflops.ir.trace import Setting
 
     graph = normalize_onnx_file(OnnxFile(path=net, dims={"n": 1}), Setting())[0]
     ran = [(node.key, node.op.type) for node in graph.nodes]
-    joined = covers(graph.nodes, guess_executed_graph(graph.nodes, ran))
+    joined = match_nodes_to_kernels(graph.nodes, guess_executed_graph(graph.nodes, ran))
     assert [kernel.keys for kernel in joined.kernels] == [(node.key,) for node in graph.nodes]
 
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-from crossflops.bench.covers import ExecutedGraph, ExecutedNode, build_kernel_profile, covers
+from crossflops.bench.covers import (
+    ExecutedGraph,
+    ExecutedNode,
+    build_kernel_profile,
+    match_nodes_to_kernels,
+)
 from crossflops.bench.kernels import KernelTime, KernelTimes
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.ir.trace import Setting
@@ -53,7 +58,7 @@ def test_names_of_another_layout_are_those_of_kernels_and_readers():
         ("Flatten_7", "Flatten", ("p",), ("y",)),
         stored=("reorder", "reorder_1", "reorder_2", "fused"),
     )
-    joined = covers(graph.nodes, ran)
+    joined = match_nodes_to_kernels(graph.nodes, ran)
     assert ops(graph, joined) == {
         "b_nchwc": ["Conv", "Relu"],
         "d_nchwc": ["Conv", "BatchNormalization", "Add", "Relu"],
@@ -77,7 +82,7 @@ def test_a_product_between_reshapes_is_the_product_and_its_sum():
         ("Relu_2", "Relu", ("s",), ("y",)),
         stored=("k", "l"),
     )
-    operators = ops(graph, covers(graph.nodes, ran))
+    operators = ops(graph, match_nodes_to_kernels(graph.nodes, ran))
     assert operators["MatMul_0/MatMulAddFusion"] == ["MatMul", "Add"]
     assert operators["out"] == []
     assert operators["Relu_2"] == ["Relu"]
@@ -89,7 +94,7 @@ def test_kernels_of_which_nobody_knows_what_they_make_go_with_their_reader():
     ran = level(
         ("k1", "A", ("x",), ("t",)), ("k2", "B", ("t",), ("u",)), ("k3", "C", ("u",), ("y",))
     )
-    assert ops(graph, covers(graph.nodes, ran)) == {"k1 k2 k3": ["MatMul", "Tanh"]}
+    assert ops(graph, match_nodes_to_kernels(graph.nodes, ran)) == {"k1 k2 k3": ["MatMul", "Tanh"]}
 
 
 def test_what_was_folded_merged_or_never_ran_is_told_apart():
@@ -104,7 +109,7 @@ def test_what_was_folded_merged_or_never_ran_is_told_apart():
         ("Add_3", "Add", ("m", "m"), ("y",)),
         stored=("c", "z"),
     )
-    joined = covers(graph.nodes, ran)
+    joined = match_nodes_to_kernels(graph.nodes, ran)
     assert ops(graph, joined) == {"MatMul_1": ["MatMul"], "Add_3": ["Add"]}
     assert joined.folded == ("MatMul_0", "Shape_5")
     assert (joined.merged, joined.left) == (("MatMul_2",), ("MatMul_4",))
@@ -129,7 +134,9 @@ def test_bodies_are_joined_and_every_iteration_counts():
     times = KernelTimes(
         (KernelTime("Loop_0", "Loop", 1e-6, 1), KernelTime("k", "FusedMatMul", 3e-6, 3)), 5e-6, 1
     )
-    profile = build_kernel_profile(times, covers(graph.nodes, ran), ledger, None, "test")
+    profile = build_kernel_profile(
+        times, match_nodes_to_kernels(graph.nodes, ran), ledger, None, "test"
+    )
     rows = {row.kernel: row for row in profile.kernels}
     assert (rows["k"].macs, rows["k"].does) == (192, "MatMul + Relu")
     assert rows["k"].rate == 2 * 192 / 3e-6
@@ -144,14 +151,16 @@ def test_a_loop_that_was_opened_belongs_to_what_makes_its_result():
     graph = graph_of(LOOP)
     ran = level(("unrolled", "MatMul", ("x", "w"), ("y",)))
     times = KernelTimes((KernelTime("unrolled", "MatMul", 3e-6, 1),), 5e-6, 1)
-    profile = build_kernel_profile(times, covers(graph.nodes, ran), count(graph), None, "test")
+    profile = build_kernel_profile(
+        times, match_nodes_to_kernels(graph.nodes, ran), count(graph), None, "test"
+    )
     assert [row.macs for row in profile.kernels] == [192]
 
 
 def test_a_rate_above_the_peak_is_an_error():
     """128 MACs in a microsecond are 256 MFLOP/s, of a peak of 200: 128 %."""
     graph = graph_of("g (float[2,4] x, float[4,16] w) => (y) { y = MatMul (x, w) }")
-    joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
+    joined = match_nodes_to_kernels(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
     times = KernelTimes((KernelTime("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
     low, high = (BenchPeak(rates={"float32": rate}, source="given") for rate in (200e6, 512e6))
     profile = build_kernel_profile(times, joined, count(graph), low, "test")
@@ -164,7 +173,7 @@ def test_a_rate_above_the_peak_is_an_error():
 def test_kernels_longer_than_their_run_are_an_error():
     """3 µs of kernels in a run of 2."""
     graph = graph_of("g (float[2,4] x) => (y) { y = Relu (x) }")
-    joined = covers(graph.nodes, level(("Relu_0", "Relu", ("x",), ("y",))))
+    joined = match_nodes_to_kernels(graph.nodes, level(("Relu_0", "Relu", ("x",), ("y",))))
     times = KernelTimes((KernelTime("Relu_0", "Relu", 3e-6, 1),), 2e-6, 1)
     profile = build_kernel_profile(times, joined, count(graph), None, "test")
     assert ["50.0 % longer" in text for text in kernel_time_errors(profile, None)] == [True]
@@ -173,7 +182,7 @@ def test_kernels_longer_than_their_run_are_an_error():
 def test_a_peak_of_another_precision_is_no_denominator():
     """float64 against the float32 peak: a rate, and no share."""
     graph = graph_of("g (double[2,4] x, double[4,16] w) => (y) { y = MatMul (x, w) }")
-    joined = covers(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
+    joined = match_nodes_to_kernels(graph.nodes, level(("MatMul_0", "MatMul", ("x", "w"), ("y",))))
     times = KernelTimes((KernelTime("MatMul_0", "MatMul", 1e-6, 1),), 2e-6, 1)
     peak = BenchPeak(rates={"float32": 1e6}, source="given")
     (row,) = build_kernel_profile(times, joined, count(graph), peak, "test").kernels
@@ -189,7 +198,9 @@ def test_a_kernel_of_floats_is_no_kernel_of_integers(op, share):
     graph = graph_of(
         "g (uint8[2,4] x, uint8[4,16] w) => (int32[2,16] y) { y = MatMulInteger (x, w) }"
     )
-    joined = covers(graph.nodes, level(("MatMulInteger_0", op, ("x", "w"), ("y",))))
+    joined = match_nodes_to_kernels(
+        graph.nodes, level(("MatMulInteger_0", op, ("x", "w"), ("y",)))
+    )
     times = KernelTimes((KernelTime("MatMulInteger_0", op, 1e-6, 1),), 2e-6, 1)
     peak = BenchPeak(rates={"float32": 512e6, "int8": 1024e6}, source="given")
     (row,) = build_kernel_profile(times, joined, count(graph), peak, "test").kernels

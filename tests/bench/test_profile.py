@@ -28,7 +28,7 @@ def kernel(name, *shapes):
 def of(trace):
     """Values, trips and branches that follow from a profile of the model."""
     graph = parsed(MODEL).graph
-    runner.name_nodes(graph)
+    runner.give_nodes_new_names(graph)
     ran = list(runner.profile_events(trace))
     runs = runner.count_node_runs(ran)
     return (

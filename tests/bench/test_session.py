@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from crossflops.bench.session import runtime
+from crossflops.bench.session import import_onnxruntime
 from crossflops.errors import MissingExtraError, NormalizeError
 
 
@@ -22,4 +22,4 @@ def test_what_an_import_says(tmp_path, monkeypatch, raised, expected, said):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
     with pytest.raises(expected, match=said):
-        runtime()
+        import_onnxruntime()

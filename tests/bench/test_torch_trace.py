@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.bench.torch_trace import is_torch, match_torch_operators
+from crossflops.bench.torch_trace import is_torch_trace, match_torch_operators
 from crossflops.errors import InputError
 from crossflops.ir.trace import Call, Setting, Trace
 
@@ -42,7 +42,7 @@ def test_operators_are_joined_in_order_and_inner_ones_are_in_the_outer():
             op("aten::linear", begin + 72, 20),
         ]
     joined = match_torch_operators(trace, MODEL)
-    assert is_torch(trace)
+    assert is_torch_trace(trace)
     assert [(kernel.name, kernel.op) for kernel in joined.kernels.kernels] == [
         ("aten::conv2d 1", "aten::conv2d"),
         ("aten::relu_ 1", "aten::relu_"),

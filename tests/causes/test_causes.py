@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crossflops.causes import all_causes, cause
+from crossflops.causes import all_causes, find_cause
 from crossflops.errors import UnknownNameError
 from crossflops.tools.registry import all_conventions
 from tests.reconcile.synthetic import trace
@@ -25,7 +25,7 @@ def test_every_cause_has_a_page(one):
     assert 0 < len(one.title) <= 60
     assert len(one.page) > 60
     assert one.page.endswith(".")
-    assert cause(one.id) is one
+    assert find_cause(one.id) is one
     for reference in one.references:
         repository, _, number = reference.partition("#")
         assert repository.count("/") == 1
@@ -35,7 +35,7 @@ def test_every_cause_has_a_page(one):
 def test_an_unknown_cause_lists_those_of_its_family():
     """A slip in the second half of an id shows what there is."""
     with pytest.raises(UnknownNameError) as caught:
-        cause("norm.bacth")
+        find_cause("norm.bacth")
     assert caught.value.message == "no cause is called 'norm.bacth'"
     assert "norm.batch" in caught.value.hint
     assert "pool.avg" not in caught.value.hint
@@ -44,7 +44,7 @@ def test_an_unknown_cause_lists_those_of_its_family():
 def test_a_cause_of_no_family_lists_all():
     """Where nothing is near, everything is."""
     with pytest.raises(UnknownNameError) as caught:
-        cause("nothing")
+        find_cause("nothing")
     assert all(entry.id in caught.value.hint for entry in all_causes())
 
 

@@ -29,8 +29,8 @@ def plugins(monkeypatch):
 def test_a_plugin_brings_its_own(plugins):
     """It is found by its id, and listed among ours."""
     plugins("OWN")
-    assert room.cause("mine.row") is OWN[0]
-    assert set(room.all_causes()) == {*room.ours().values(), *OWN}
+    assert room.find_cause("mine.row") is OWN[0]
+    assert set(room.all_causes()) == {*room.package_causes().values(), *OWN}
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_a_broken_plugin_is_named_and_costs_no_other(plugins, name, words):
     """Ours hold, and the others of plugins; one warning says what is wrong."""
     plugins(name, "OWN")
     with pytest.warns(CrossflopsWarning, match=words):
-        assert room.cause("mine.row") is OWN[0]
-    assert room.cause("norm.batch").title != "another"
+        assert room.find_cause("mine.row") is OWN[0]
+    assert room.find_cause("norm.batch").title != "another"
 
 
 def test_ours_need_no_plugin(plugins):
     """A report of our tools loads nothing from outside."""
     plugins("MISSING")
-    assert room.cause("norm.batch").id == "norm.batch"
+    assert room.find_cause("norm.batch").id == "norm.batch"
     with pytest.warns(CrossflopsWarning), pytest.raises(UnknownNameError):
-        room.cause("norm.nothing")
+        room.find_cause("norm.nothing")

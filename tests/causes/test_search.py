@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.causes import WORDS, all_causes, cause, search_causes
+from crossflops.causes import WORDS, all_causes, find_cause, search_causes
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_words_of_reports_have_pages_and_are_no_causes():
     assert [word.id for word in WORDS][:2] == ["native", "residual"]
     known = {entry.id for entry in all_causes()}
     assert all(word.page and word.title and word.id not in known for word in WORDS)
-    assert cause("norm.batch") in all_causes()
+    assert find_cause("norm.batch") in all_causes()

@@ -8,7 +8,7 @@ from crossflops import Report
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.verbs.compare.questions import (
-    naming_second_model,
+    naming_second_model_in_errors,
     reject_second_model_options,
     select_tools_per_model,
 )
@@ -66,7 +66,7 @@ def test_an_error_says_which_model_it_is_about(line, tmp_path):
     )
     assert (status, written.exists()) == (2, False)
     assert "the second model: the model has no input 'other'" in err
-    with pytest.raises(InputError) as caught, naming_second_model():
+    with pytest.raises(InputError) as caught, naming_second_model_in_errors():
         raise InputError("they do not fit", "check --input and --dim")
     assert caught.value.hint == "check --against-input and --against-dim"
 

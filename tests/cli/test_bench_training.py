@@ -11,8 +11,8 @@ from crossflops.profiling.run import Recipe, time_steps
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.targets.request import Request
 from crossflops.verbs.bench_training import (
-    bench_step,
-    step_report,
+    build_bench_step,
+    count_model_training_step,
     step_timing_notes,
     training_step_work,
 )
@@ -68,13 +68,13 @@ def timed(model, optimizer):
     recipe = Recipe(optimizer=optimizer, limits=BenchLimits(1, 2, 1, 0.1))
     timing, phases = time_steps(model, (torch.ones(2, 3),), {}, recipe)
     request = Request.from_arguments(model, torch.ones(2, 3))
-    return step_report(request, optimizer)[0], phases, timing
+    return count_model_training_step(request, optimizer)[0], phases, timing
 
 
 def test_an_optimizer_that_runs_the_model():
     """LBFGS runs it again and again, so its passes are work, and it has no count itself."""
     report, phases, timing = timed(net(), "lbfgs")
-    step = bench_step(report, phases, timing, None)
+    step = build_bench_step(report, phases, timing, None)
     assert step.passes > 1
     assert [row.macs for row in step.phases[:2]] == [
         step.passes * 2 * FORWARD,
@@ -89,7 +89,7 @@ def test_an_optimizer_that_runs_the_model():
 def test_a_frozen_model_has_a_forward_pass_alone():
     """No output has a gradient, and nothing is left to an optimizer."""
     report, phases, timing = timed(net().requires_grad_(False), "sgd")
-    step = bench_step(report, phases, timing, None)
+    step = build_bench_step(report, phases, timing, None)
     assert [(row.phase, row.macs) for row in step.phases] == [("forward", 2 * FORWARD)]
     assert training_step_work(report, phases)[0] == 2 * FORWARD
     assert list(step_timing_notes(report, phases)) == [
@@ -108,12 +108,12 @@ def test_what_a_step_takes_at_its_peaks():
         batch=1, seconds=(2.0,), p50=2.0, p90=2.0, p99=2.0, examples_per_second=0.5, warmup=0
     )
     peak = BenchPeak(rates={"float32": 128.0}, source="given")
-    step = bench_step(report, phases, timing, peak)
+    step = build_bench_step(report, phases, timing, peak)
     assert [row.share for row in step.phases] == [64 / 128, 104 / 0.5 / 128, None]
     assert (step.rest_seconds, step.mfu, step.hfu) == (0.25, 168 / 2 / 128, 168 / 2 / 128)
     assert training_step_work(report, phases)[2] == {"float32": FORWARD + BACKWARD}
     other = BenchPeak(rates={"bfloat16": 128.0}, source="given")
-    assert bench_step(report, phases, timing, other).mfu is None
+    assert build_bench_step(report, phases, timing, other).mfu is None
 
 
 def test_what_runs_again_is_in_the_hfu_alone():
@@ -134,7 +134,9 @@ def test_what_runs_again_is_in_the_hfu_alone():
     timing = Measurement(
         batch=1, seconds=(2.0,), p50=2.0, p90=2.0, p99=2.0, examples_per_second=0.5, warmup=0
     )
-    step = bench_step(report, phases, timing, BenchPeak(rates={"float32": 1e3}, source="given"))
+    step = build_bench_step(
+        report, phases, timing, BenchPeak(rates={"float32": 1e3}, source="given")
+    )
     needed = report.training.macs - report.training.recomputed_macs
     assert step.recomputed_macs == report.training.recomputed_macs > 0
     assert step.hfu / step.mfu == pytest.approx(report.training.macs / needed)

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops import Report
 from crossflops.errors import InputError, UnknownNameError
-from crossflops.verbs.compare.questions import contrast_tools, select_tools
+from crossflops.verbs.compare.questions import select_tools, with_tool_contrast
 
 
 def test_both_tools_reach_the_pipeline(line, answers, report):
@@ -50,6 +50,6 @@ def test_a_file_is_asked(line, report, tmp_path):
 def test_without_a_question_nothing_changes(report):
     """No contrast stands where none was asked for."""
     made = report({"thop": 0, "fvcore": 0})
-    assert contrast_tools(made, None) is made
+    assert with_tool_contrast(made, None) is made
     with pytest.raises(UnknownNameError):
-        contrast_tools(report(), ("thop", "fvcore"))
+        with_tool_contrast(report(), ("thop", "fvcore"))

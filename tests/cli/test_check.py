@@ -8,8 +8,8 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.report.budgets import BudgetRule
-from crossflops.verbs.budget_configuration import budgets_in as budgets_of
-from crossflops.verbs.check import BASELINE, hold_budgets
+from crossflops.verbs.budget_configuration import parse_budget_table
+from crossflops.verbs.check import BASELINE, check_against_baseline
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
 from tests.verbs.test_revision import git
@@ -292,9 +292,9 @@ def test_two_updates_at_once_lose_nothing(tmp_path, monkeypatch):
     for name in names:
         saved(tmp_path, with_weights(ONE, "w"), name)
     file = tmp_path / "crossflops.toml"
-    rows = [budgets_of(file, {name: {"rules": ["macs <= +1%"]}}) for name in names]
+    rows = [parse_budget_table(file, {name: {"rules": ["macs <= +1%"]}}) for name in names]
     threads = [
-        threading.Thread(target=hold_budgets, args=(row, tmp_path / BASELINE, True, str))
+        threading.Thread(target=check_against_baseline, args=(row, tmp_path / BASELINE, True, str))
         for row in rows
     ]
     for thread in threads:

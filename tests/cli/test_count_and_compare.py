@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.cli import compare, main
-from crossflops.commands import python
+from crossflops.commands import python_command
 from crossflops.errors import TargetError
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
@@ -176,7 +176,9 @@ def test_without_a_tool_the_remedy_is_told(line, answers, report, monkeypatch):
     status, out, err = line("compare", "m:f")
     assert status == 0
     assert "10 MACs" in out
-    assert err == f"no tool is installed. To install tools: {python()} -m pip install that\n"
+    assert (
+        err == f"no tool is installed. To install tools: {python_command()} -m pip install that\n"
+    )
 
 
 @pytest.mark.parametrize(

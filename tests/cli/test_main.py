@@ -185,8 +185,8 @@ def test_ctrl_c_is_quiet(line, answers):
 def test_a_reader_who_leaves_is_no_error():
     """With a closed pipe behind stdout the command ends quietly."""
     code = (
-        "import os, sys; from crossflops.cli.output import _print; r, w = os.pipe(); "
-        "os.dup2(w, 1); os.close(w); os.close(r); _print('x' * 100000)"
+        "import os, sys; from crossflops.cli.output import _print_to_stdout; r, w = os.pipe(); "
+        "os.dup2(w, 1); os.close(w); os.close(r); _print_to_stdout('x' * 100000)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False

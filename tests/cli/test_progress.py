@@ -7,7 +7,7 @@ import select
 import sys
 import time
 
-from crossflops.cli.output import progress
+from crossflops.cli.output import showing_progress
 from crossflops.ir.profile import Failure
 from crossflops.verbs.compare.answers import collect_answers
 
@@ -39,7 +39,7 @@ def test_lines_stay_on_a_terminal(monkeypatch):
     os.dup2(writer, 2)
     monkeypatch.setattr(sys, "stderr", terminal)
     try:
-        with progress("comparing") as tell:
+        with showing_progress("comparing") as tell:
             tell("thop done, 1 of 2\n")
             tell("waiting")
     finally:
@@ -55,6 +55,6 @@ def test_nothing_is_told_without_a_terminal(monkeypatch):
     """A log is not filled with lines of progress."""
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    with progress("comparing") as tell:
+    with showing_progress("comparing") as tell:
         tell("thop done, 1 of 2\n")
     assert stream.getvalue() == ""

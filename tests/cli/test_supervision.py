@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system that cannot fork")
 _PROGRAM = """
     import sys, time
-    from crossflops.cli.supervision import limit, run_supervised
+    from crossflops.cli.supervision import run_supervised, set_converter_timeout
     from crossflops.frontends.conversion import announcing_converter
 
     def refuse(message, hint, status):
@@ -55,7 +55,7 @@ def test_a_converter_that_runs_away_is_ended_with_a_message() -> None:
     """It sleeps, and hears Ctrl-C."""
     begin = time.monotonic()
     status, _, err = _done("""
-        limit(0.3)
+        set_converter_timeout(0.3)
         with announcing_converter("jax2onnx"):
             wait()
     """)
@@ -70,7 +70,7 @@ def test_one_that_hears_no_signal_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
     status, _, err = _done("""
         import crossflops.cli.supervision, signal
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        limit(0.2)
+        set_converter_timeout(0.2)
         with announcing_converter("tf2onnx"):
             wait()
     """)
@@ -81,7 +81,7 @@ def test_one_that_hears_no_signal_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_takes_its_time_outside_a_converter_is_left_alone() -> None:
     """A tool, or a model that is built, has limits of its own."""
     status, out, err = _done("""
-        limit(0.1)
+        set_converter_timeout(0.1)
         with announcing_converter("torch"):
             pass
         time.sleep(0.5)
@@ -94,7 +94,7 @@ def test_what_takes_its_time_outside_a_converter_is_left_alone() -> None:
 def test_every_conversion_has_its_own_time() -> None:
     """Three of 0.3 s are within 0.6 s each."""
     status, out, _ = _done("""
-        limit(0.6)
+        set_converter_timeout(0.6)
         for _ in range(3):
             with announcing_converter("skl2onnx"):
                 time.sleep(0.3)

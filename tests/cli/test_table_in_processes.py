@@ -93,7 +93,7 @@ def test_jobs_without_two_models_of_frameworks_are_refused(line, folder):
 def test_how_many_run_side_by_side(monkeypatch, cpus, memory, models, jobs):
     """By CPUs, GiB of memory and models."""
     monkeypatch.setattr(verb, "usable_cpus", lambda: cpus)
-    monkeypatch.setattr(verb, "physical_memory", lambda: memory and memory * 1024**3)
+    monkeypatch.setattr(verb, "physical_memory_bytes", lambda: memory and memory * 1024**3)
     assert verb.choose_jobs(models) == jobs
 
 
@@ -110,5 +110,5 @@ def test_refusals_by_the_verb():
     """A request of a file is counted here."""
     models = [Request(target="models.py:wide"), Request(target="models.py:narrow")]
     with pytest.raises(InputError, match="needs at least two framework models"):
-        verb.refuse_jobs([Request(target="a.onnx"), *models[:1]])
-    verb.refuse_jobs(models)
+        verb.reject_jobs_without_effect([Request(target="a.onnx"), *models[:1]])
+    verb.reject_jobs_without_effect(models)

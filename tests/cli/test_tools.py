@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from crossflops.cli import doctor
-from crossflops.commands import python
+from crossflops.commands import python_command
 from crossflops.ir.profile import Failure
 from crossflops.ir.reconciliation import Cause
 from crossflops.plugins.elsewhere import Offer
@@ -97,7 +97,7 @@ def test_tools_fits_on_eighty_columns(line):
     """The table stays within 80 columns, and names every tool."""
     _, out, _ = line("tools")
     assert max(map(len, out.splitlines())) <= 80
-    assert f" gone:\n   {python()} -m pip install gone\n" in out
+    assert f" gone:\n   {python_command()} -m pip install gone\n" in out
     assert "unverified: checked with 1\n" in out
 
 

@@ -10,7 +10,7 @@ from crossflops.ir.training import matches_weight_pattern
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
-from crossflops.verbs.count import ModelBuild, native_count, own_backwards_in_step
+from crossflops.verbs.count import ModelBuild, custom_autograd_work_in_step, native_count
 
 torch = pytest.importorskip("torch")
 
@@ -56,7 +56,9 @@ def test_a_step_is_what_is_run(name, training):
     native = native_count(request)[1]
     model.train(training)
     for frozen in FREEZES[:1] if training else FREEZES:
-        own = own_backwards_in_step(native, replace(request, frozen=frozen), ModelBuild(request))
+        own = custom_autograd_work_in_step(
+            native, replace(request, frozen=frozen), ModelBuild(request)
+        )
         exact = count_training_step(
             native.graph, TrainedWeights(native.trace, frozen, ()), own=own
         )

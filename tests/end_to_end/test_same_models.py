@@ -10,7 +10,7 @@ import pytest
 from crossflops.frontends import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 
 pytestmark = pytest.mark.frameworks
 
@@ -119,7 +119,7 @@ def test_small_transformer(made):
 
 def hold(model, given, macs, params):
     """These MACs and parameters, and no node without a count."""
-    graph, _ = normalize(from_object(model, given), Setting())
+    graph, _ = normalize(source_from_object(model, given), Setting())
     ledger = count(graph)
     assert not ledger.uncounted
     assert ledger.total.macs == macs

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from crossflops.errors import TRACEBACK, TargetError
-from crossflops.targets.target import build_target, imports_restored
+from crossflops.targets.target import build_target, restoring_imports
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +166,7 @@ def test_the_search_path_is_restored(file):
         "    return late"
     )
     before = list(sys.path)
-    with imports_restored():
+    with restoring_imports():
         assert build_target(f"{path}:make", {})[0]() == 3
     assert sys.path == before
 

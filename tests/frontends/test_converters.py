@@ -6,7 +6,7 @@ import pytest
 
 import crossflops
 from crossflops.frontends import frontend_of
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 
 pytestmark = pytest.mark.frameworks
 
@@ -264,5 +264,5 @@ def test_a_plain_function_is_of_the_framework_that_it_names():
         (of_any, in_jax, 27, "jax"),
         (lambda x: x @ numbers, in_jax, 45, "jax"),
     ):
-        assert frontend_of(from_object(function, (given,)).model).name == framework
+        assert frontend_of(source_from_object(function, (given,)).model).name == framework
         assert crossflops.count(function, (given,)).totals.macs == macs

@@ -8,7 +8,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, load_target_source
+from crossflops.targets import load_target_source, source_from_object
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
@@ -58,13 +58,13 @@ def test_a_file_counts_as_its_source(file):
     assert graph.params == (8 * 27 + 8) + 2 * 8 + (8 * 4 + 4)
     more = load_target_source(str(file), {}, parse_inputs(["6x3x8x8"]), allow_pickle=True)
     assert counted(more)[2].total.macs == 3 * ledger.total.macs
-    source = counted(from_object(Net().eval(), (X,)))[2]
+    source = counted(source_from_object(Net().eval(), (X,)))[2]
     assert ledger.total == source.total
 
 
 def test_nodes_are_in_the_modules_of_the_source(program):
     """The notes of the program tell, for modules without numbers, too."""
-    graph, trace, _ = counted(from_object(program, ()))
+    graph, trace, _ = counted(source_from_object(program, ()))
     assert graph.name == "Net"
     assert [(row.path, row.class_name) for row in trace.modules] == [
         ("", "Net"),

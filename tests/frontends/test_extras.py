@@ -8,7 +8,7 @@ from crossflops.cli import main
 from crossflops.commands import localize_commands
 from crossflops.errors import MissingExtraError
 from crossflops.frontends.inputs import parse_inputs
-from crossflops.targets import from_object, load_target_source
+from crossflops.targets import load_target_source, source_from_object
 
 # Package -> extra, and a target in that package.
 PACKAGES = {
@@ -122,5 +122,5 @@ def test_a_model_without_its_converter_names_the_extra(make, converter, extra, w
     model, inputs = make()
     without(converter)
     with pytest.raises(MissingExtraError, match=f"{converter} is needed") as caught:
-        from_object(model, inputs)
+        source_from_object(model, inputs)
     assert caught.value.hint == f"pip install 'crossflops[{extra}]'"

@@ -118,7 +118,7 @@ def test_a_quota_bounds_the_cores(machine, files, quota):
 
 def test_the_memory_is_that_of_the_control_group(tmp_path, monkeypatch):
     """A container of 2 GB on a machine of 64 GB; "max" is no bound."""
-    monkeypatch.setattr(detection, "physical_memory", lambda: 64 * 10**9)
+    monkeypatch.setattr(detection, "physical_memory_bytes", lambda: 64 * 10**9)
     assert memory_bytes(tmp_path) == 64 * 10**9
     file = tmp_path / "sys/fs/cgroup/memory.max"
     file.parent.mkdir(parents=True)

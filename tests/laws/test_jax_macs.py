@@ -12,7 +12,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.jax.record.function import to_pure_function
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 from tests.laws.jaxpr_macs import macs
 
 jax = pytest.importorskip("jax")
@@ -240,7 +240,7 @@ def hold(model, inputs):
     jaxpr = jax.make_jaxpr(seen.function)(*seen.specs).jaxpr
     alive, *_ = partial_eval.dce_jaxpr_consts(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
     expected = macs(alive)
-    graph, _ = normalize(from_object(model, (inputs, {})), Setting())
+    graph, _ = normalize(source_from_object(model, (inputs, {})), Setting())
     ledger = count(graph)
     assert not ledger.uncounted
     assert ledger.total.macs == expected

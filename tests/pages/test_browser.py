@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.ir.reconciliation import Alignment, CauseRow, LayerPair, Place, Shift, Work
 from crossflops.ir.training import Training
 from crossflops.render.formats import FORMATS
@@ -33,7 +33,7 @@ UNLABELLED = """[...document.querySelectorAll("body *")].filter(box =>
 
 def loaded(name):
     """A committed report."""
-    return Report.from_json(contents(REPORTS / f"{name}.json.gz"))
+    return Report.from_json(read_file_bytes(REPORTS / f"{name}.json.gz"))
 
 
 def trained():

@@ -98,7 +98,7 @@ def test_a_release_is_compared_with_the_one_that_was_verified(
     (target,) = patch_targets([TOY])
     assert (target.state, target.message) == (state, message)
     monkeypatch.setattr(doctor, "patch_targets", lambda: (target,))
-    page = " ".join(terminal(Health((), (), doctor._patches()), 200).split())
+    page = " ".join(terminal(Health((), (), doctor._patch_rows()), 200).split())
     assert "verified with toy 1" in page
     assert f"toy_library.part.act {state}{': ' * bool(message)}{message}" in page
 

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.ir.profile import Failure, Profile
 from crossflops.ir.trace import Setting
-from crossflops.workers.observe import run_here
+from crossflops.workers.observe import run_tool_in_process
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def run(fakes):
     """Run a fake tool here."""
 
     def here(kind, model):
-        return run_here(getattr(fakes, kind)(), model, (), {}, Setting())
+        return run_tool_in_process(getattr(fakes, kind)(), model, (), {}, Setting())
 
     return here
 
@@ -40,7 +40,7 @@ def test_what_a_tool_prints_is_held_back(run, fakes, capsys):
         def act(self, model):
             sys.stdout.write("noise")
 
-    assert isinstance(run_here(Prints(), fakes.Model(), (), {}, Setting()), Profile)
+    assert isinstance(run_tool_in_process(Prints(), fakes.Model(), (), {}, Setting()), Profile)
     assert capsys.readouterr() == ("", "")
 
 

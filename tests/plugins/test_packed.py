@@ -3,7 +3,7 @@
 import io
 import zipfile
 
-from crossflops.workers.jobs import pack, unpack
+from crossflops.workers.jobs import read_model_contents, write_model_contents
 
 
 def test_a_pickle_that_ends_with_a_zip_is_a_pickle(tmp_path):
@@ -12,6 +12,6 @@ def test_a_pickle_that_ends_with_a_zip_is_a_pickle(tmp_path):
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("config.json", "{}")
     contents = ({"model": archive.getvalue()}, (1,), {"training": False})
-    pack(tmp_path / "model", contents)
+    write_model_contents(tmp_path / "model", contents)
     assert zipfile.is_zipfile(tmp_path / "model")
-    assert unpack(tmp_path / "model") == contents
+    assert read_model_contents(tmp_path / "model") == contents

@@ -197,7 +197,7 @@ def test_an_interpreter_that_never_stops_talking_is_stopped(fakes, tmp_path, for
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced on Linux")
 def test_memory_is_bounded_by_what_the_machine_has(ask, monkeypatch):
     """Without a limit of the caller's."""
-    monkeypatch.setattr("crossflops.workers.pool.physical_memory", lambda: 1 << 30)
+    monkeypatch.setattr("crossflops.workers.pool.physical_memory_bytes", lambda: 1 << 30)
     assert ask("Greedy").stage == "memory"
 
 

@@ -11,8 +11,8 @@ from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import is_module, under
 from crossflops.targets.target import build_target
-from crossflops.workers.jobs import pack, unpack
-from crossflops.workers.observe import run_here
+from crossflops.workers.jobs import read_model_contents, write_model_contents
+from crossflops.workers.observe import run_tool_in_process
 
 torch = pytest.importorskip("torch")
 prune = pytest.importorskip("torch.nn.utils.prune")
@@ -75,8 +75,10 @@ def test_a_parcel_keeps_what_is_shared(tmp_path):
     first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
     second.weight = first.weight
     inputs = torch.arange(3.0)
-    pack(tmp_path / "model", (torch.nn.Sequential(first, second), (inputs,), {"mask": None}))
-    model, args, kwargs = unpack(tmp_path / "model")
+    write_model_contents(
+        tmp_path / "model", (torch.nn.Sequential(first, second), (inputs,), {"mask": None})
+    )
+    model, args, kwargs = read_model_contents(tmp_path / "model")
     assert model[0].weight is model[1].weight
     assert torch.equal(model[0].weight, first.weight)
     assert torch.equal(args[0], inputs)
@@ -87,9 +89,9 @@ def test_a_parcel_keeps_what_is_shared(tmp_path):
 def test_a_torchvision_model_is_unpacked_where_nothing_was_imported(tmp_path):
     """Also beside a CPU build of PyTorch, on which torchvision does not import by itself."""
     resnet = build_target("torchvision.models:resnet18", {})[0]
-    pack(tmp_path / "model", (resnet, (), {}))
-    code = "import sys, pathlib; from crossflops.workers.jobs import unpack; "
-    code += "print(type(unpack(pathlib.Path(sys.argv[1]))[0]).__name__)"
+    write_model_contents(tmp_path / "model", (resnet, (), {}))
+    code = "import sys, pathlib; from crossflops.workers.jobs import read_model_contents; "
+    code += "print(type(read_model_contents(pathlib.Path(sys.argv[1]))[0]).__name__)"
     line = [sys.executable, "-c", code, str(tmp_path / "model")]
     process = subprocess.run(line, capture_output=True, text=True, check=False)
     assert process.stdout == "ResNet\n", process.stderr
@@ -128,7 +130,7 @@ def test_a_model_with_computed_weights_is_copied(make, total):
     """Python's own copy refuses them; nothing of the caller's is touched."""
     model, x = make(), torch.ones(1, 2)
     before = [parameter.clone() for parameter in model.parameters()]
-    answer = run_here(Counts(), model, (x,), {}, Setting())
+    answer = run_tool_in_process(Counts(), model, (x,), {}, Setting())
     assert isinstance(answer, Profile), answer
     assert answer.total == total
     assert torch.equal(x, torch.ones(1, 2))
@@ -139,8 +141,8 @@ def test_a_model_with_computed_weights_is_copied(make, total):
 @pytest.mark.parametrize("make", [normed, pruned])
 def test_a_model_with_computed_weights_travels(make, tmp_path):
     """It works on the other side, and computes its weight anew."""
-    pack(tmp_path / "model", (make(), (), {}))
-    model, _, _ = unpack(tmp_path / "model")
+    write_model_contents(tmp_path / "model", (make(), (), {}))
+    model, _, _ = read_model_contents(tmp_path / "model")
     assert model(torch.ones(1, 2)).shape == (1, 3)
 
 
@@ -148,4 +150,4 @@ def test_an_input_that_was_computed_is_copied():
     """The output of another model, with its gradient history."""
     x = torch.nn.Linear(2, 2)(torch.ones(1, 2))
     model = torch.nn.Linear(2, 3)
-    assert isinstance(run_here(Counts(), model, (x,), {}, Setting()), Profile)
+    assert isinstance(run_tool_in_process(Counts(), model, (x,), {}, Setting()), Profile)

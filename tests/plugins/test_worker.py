@@ -89,11 +89,11 @@ def send(process, line):
 
 def order(kind, tmp_path, fakes):
     """An order for one of the fake tools, as JSON."""
-    from crossflops.workers.jobs import pack
+    from crossflops.workers.jobs import write_model_contents
 
     model = fakes.Model()
     model.folder = str(tmp_path)
-    pack(tmp_path / "model", (model, (), {}))
+    write_model_contents(tmp_path / "model", (model, (), {}))
     return json.dumps(
         {
             "job": {

@@ -53,7 +53,7 @@ def knowledge(monkeypatch):
             counts_dead=True,
         )
 
-    monkeypatch.setattr(places, "cause", cause)
+    monkeypatch.setattr(places, "find_cause", cause)
     monkeypatch.setattr(comparison, "find_convention", find)
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.ir.profile import Failure
 from crossflops.render.figures.canvas import Box, Words, canvas_to_svg
 from crossflops.render.figures.comparison import comparison_figure, waterfall_chart
@@ -151,7 +151,7 @@ def test_everything_uncounted_and_every_failure_is_named():
 @pytest.mark.parametrize("name", ["resnet50", "bert", "densenet121", "vit_b_16"])
 def test_the_files_of_committed_reports_are_small(name):
     """1.5 MB for ResNet-50 is the budget; nineteen tools and 175 nodes are a tenth of it."""
-    report = Report.from_json(contents(REPORTS / f"{name}.json.gz"))
+    report = Report.from_json(read_file_bytes(REPORTS / f"{name}.json.gz"))
     assert len(FORMATS[".html"](report).encode()) < 1_500_000
 
 
@@ -215,7 +215,7 @@ def test_a_file_of_waterfalls_has_each_tool_that_differs(resnet):
 def test_the_picture_of_the_readme_is_that_of_the_committed_report():
     """`crossflops render reports/vit_b_16.json.gz --plot docs/bars-vit_b_16.svg` writes it."""
     file = REPORTS.parent / "docs" / "bars-vit_b_16.svg"
-    report = Report.from_json(contents(REPORTS / "vit_b_16.json.gz"))
+    report = Report.from_json(read_file_bytes(REPORTS / "vit_b_16.json.gz"))
     assert figure_file_bytes(comparison_figure(report, file.name), ".svg") == file.read_bytes()
 
 

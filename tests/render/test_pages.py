@@ -4,7 +4,7 @@ import json
 
 from msgspec.structs import replace
 
-from crossflops.commands import python
+from crossflops.commands import python_command
 from crossflops.ir.reconciliation import Cause, Example, PathRow
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED
 from crossflops.render.formats import FORMATS
@@ -192,7 +192,7 @@ def test_tools_are_listed_with_how_to_get_them():
     text = terminal(noun, 100)
     assert " thop     0.1.1      0.1.1          0.1.1       ok\n" in text
     assert " odd      -          -              -           broken: no module named odd\n" in text
-    assert text.endswith(f" To install\n fvcore:\n   {python()} -m pip install that\n")
+    assert text.endswith(f" To install\n fvcore:\n   {python_command()} -m pip install that\n")
     assert json.loads(FORMATS[".json"](noun))["tools"][1]["install"] == "pip install that"
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from crossflops.commands import python
+from crossflops.commands import python_command
 from crossflops.ir.profile import ConventionCount, Failure
 from crossflops.ir.trace import Setting
 from crossflops.render.page import Code, Column, Heading, Page, Row, Table, Text, Title
@@ -278,7 +278,7 @@ def test_tools_that_fail_for_one_reason_are_one_line(count):
         " e, f-g failed at build: e wants e (leave e out)",
         " h failed at run: the file has no batch norm (mend it)",
         " i failed at build: the file has no batch norm",
-        f"   {python()} -m pip install it",
+        f"   {python_command()} -m pip install it",
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from crossflops.cli import main
 from crossflops.errors import NormalizeError
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 
 FILES = {
     ".pte": "is a program of ExecuTorch",
@@ -42,7 +42,7 @@ def test_values_of_other_libraries_are_named(module: str, name: str, advice: str
     """By the module and the class of the value: the library need not be there."""
     kind = type(name, (), {"__module__": module})
     with pytest.raises(NormalizeError) as raised:
-        from_object(kind(), ())
+        source_from_object(kind(), ())
     assert advice in (raised.value.hint or "")
 
 

@@ -6,7 +6,7 @@ import pytest
 from crossflops.errors import InputError
 from crossflops.frontends import normalize
 from crossflops.ir.trace import Setting
-from crossflops.targets import from_object, load_target_source
+from crossflops.targets import load_target_source, source_from_object
 from crossflops.targets.request import Request
 from tests.models import Apply, nn, torch
 
@@ -79,7 +79,7 @@ def test_a_hook_may_give_what_is_missing():
     """Only the model knows what its hooks do: it is not refused."""
     model = Two()
     model.register_forward_pre_hook(lambda module, inputs: (torch.zeros(1, 2),))
-    assert from_object(model, ()).args == ()
+    assert source_from_object(model, ()).args == ()
 
 
 @pytest.mark.parametrize("shape", ["1x3x100000000x100000000", "100000x100000x100"])
@@ -100,7 +100,9 @@ def test_an_input_beyond_the_memory_is_refused(shape):
 )
 def test_types_that_do_not_go_together_are_refused(model, dtypes):
     """The export would let them pass, the model does not."""
-    source = from_object(model, tuple(torch.zeros(2, 8, dtype=getattr(torch, d)) for d in dtypes))
+    source = source_from_object(
+        model, tuple(torch.zeros(2, 8, dtype=getattr(torch, d)) for d in dtypes)
+    )
     message, _ = refused(normalize, source, Setting())
     assert message.startswith("the model raised on these inputs: RuntimeError: ")
 
@@ -113,7 +115,7 @@ def test_autocast_brings_types_together():
             return s.layer(x.bfloat16())
 
     graph, _ = normalize(
-        from_object(Apply(forward, layer=nn.Linear(8, 4)), torch.ones(2, 8)), Setting()
+        source_from_object(Apply(forward, layer=nn.Linear(8, 4)), torch.ones(2, 8)), Setting()
     )
     assert graph.nodes
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.errors import InputError, TargetError
-from crossflops.targets.request import Request, second_request
+from crossflops.targets.request import Request, build_second_request
 from tests.onnx_files import parsed, saved
 
 IMAGES = "g (float[n, 3, h, h] x) => (float[n, 3, h, h] y) { y = Relu (x) }"
@@ -28,44 +28,44 @@ def shapes(request):
 
 def test_inputs_are_taken_over(files):
     """As they are, where they fit, and with what else is said of the first file."""
-    request = second_request(files[0], {}, first(files[0], "2x3x8x8"))
+    request = build_second_request(files[0], {}, first(files[0], "2x3x8x8"))
     assert shapes(request) == [(2, 3, 8, 8)]
-    request = second_request(files[0], {}, first(files[0], dims={"n": 4, "h": 8}))
+    request = build_second_request(files[0], {}, first(files[0], dims={"n": 4, "h": 8}))
     assert request.dims == {"n": 4, "h": 8}
 
 
 def test_axes_are_moved_where_the_model_wants_them(files):
     """The channels go to the end, and come back from there."""
-    assert shapes(second_request(files[1], {}, first(files[0], "2x3x8x8"))) == [(2, 8, 8, 3)]
-    assert shapes(second_request(files[0], {}, first(files[1], "2x8x8x3"))) == [(2, 3, 8, 8)]
+    assert shapes(build_second_request(files[1], {}, first(files[0], "2x3x8x8"))) == [(2, 8, 8, 3)]
+    assert shapes(build_second_request(files[0], {}, first(files[1], "2x8x8x3"))) == [(2, 3, 8, 8)]
 
 
 def test_a_name_is_left_out_where_it_is_another(files, tmp_path):
     """The one input of the second file is not called as that of the first."""
     other = saved(tmp_path, parsed(IMAGES.replace(" x)", " z)").replace("(x)", "(z)")), "z.onnx")
-    request = second_request(other, {}, first(files[0], "x=2x3x8x8"))
+    request = build_second_request(other, {}, first(files[0], "x=2x3x8x8"))
     assert [(spec.name, spec.shape) for spec in request.specs] == [("0", (2, 3, 8, 8))]
 
 
 def test_what_is_said_replaces_what_is_not(files):
     """Own inputs, and nothing is tried."""
-    request = second_request(files[0], {"inputs": ["5x3x9x9"]}, first(files[0], "2x3x8x8"))
+    request = build_second_request(files[0], {"inputs": ["5x3x9x9"]}, first(files[0], "2x3x8x8"))
     assert shapes(request) == [(5, 3, 9, 9)]
 
 
 def test_arguments_go_to_callables_alone(files):
     """A file takes none; a callable takes those of the first, or its own."""
     request = Request.from_arguments("m:f", ["1x3"], arguments={"weights": None})
-    assert second_request(files[0], {"inputs": ["1x3x8x8"]}, request).arguments == {}
+    assert build_second_request(files[0], {"inputs": ["1x3x8x8"]}, request).arguments == {}
     for options, given in (({}, "'weights'"), ({"arguments": {"width": 2}}, "'width'")):
         with pytest.raises(TargetError) as caught:  # it takes one argument, "text"
-            second_request("textwrap:dedent", {"inputs": ["1x3"], **options}, request)
+            build_second_request("textwrap:dedent", {"inputs": ["1x3"], **options}, request)
         assert given in caught.value.message
 
 
 def test_an_option_that_there_is_not(files):
     """It is named, and so are those that there are."""
     with pytest.raises(InputError) as caught:
-        second_request(files[0], {"sizes": 1}, first(files[0], "2x3x8x8"))
+        build_second_request(files[0], {"sizes": 1}, first(files[0], "2x3x8x8"))
     assert "'sizes'" in caught.value.message
     assert "inputs_file" in caught.value.hint

@@ -7,13 +7,13 @@ import pytest
 
 from crossflops.errors import MissingExtraError, NormalizeError
 from crossflops.ir.graph import TensorSpec
-from crossflops.targets import from_object, load_target_source
+from crossflops.targets import load_target_source, source_from_object
 
 
 def test_what_is_no_model_is_refused():
     """The kind of object is named, and what to give instead."""
     with pytest.raises(NormalizeError) as caught:
-        from_object(object(), ())
+        source_from_object(object(), ())
     assert caught.value.message == "the model is of the type object, which crossflops cannot read"
     assert "a model of PyTorch, Keras, TensorFlow" in caught.value.hint
 
@@ -75,6 +75,6 @@ class TestModels:
         """Without onnxscript there is no export, and the extra that brings it is named."""
         monkeypatch.setitem(sys.modules, "onnxscript", None)
         with pytest.raises(MissingExtraError) as caught:
-            from_object(self.torch.nn.ReLU(), ())
+            source_from_object(self.torch.nn.ReLU(), ())
         assert caught.value.message == "onnxscript is needed to export a PyTorch model"
         assert caught.value.hint == "pip install 'crossflops[torch]'"

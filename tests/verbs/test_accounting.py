@@ -9,7 +9,7 @@ from crossflops.ir.measurement import measurement_of_runs
 from crossflops.report.bench import Bench, BenchPeak
 from crossflops.report.report import ModelInfo
 from crossflops.targets.request import Request
-from crossflops.verbs.bench import prepare_runnable, with_kernel_account
+from crossflops.verbs.bench import prepare_runnable, with_kernel_times
 from tests.onnx_files import saved, with_weights
 
 NET = "g (float[1,100] x, float[100,50] w) => (y) { a = MatMul (x, w) y = Relu (a) }"
@@ -42,7 +42,7 @@ def account(tmp_path):
             device="cpu", threads=1,
             curve=(measurement_of_runs(1, [alone * MICRO], 0),),
         )  # fmt: skip
-        return with_kernel_account(
+        return with_kernel_times(
             bench, ready, ran, BenchPeak(rates={"float32": peak}, source="told")
         )
 

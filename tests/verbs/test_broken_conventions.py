@@ -67,7 +67,7 @@ def test_a_prediction_that_raises_is_a_failure_of_its_tool(convention, problem):
     def raising():
         raise problem
 
-    outcome = predictions.predict_tool("mine", convention, raising)
+    outcome = predictions.predict_or_give_reason("mine", convention, raising)
     assert isinstance(outcome, Failure)
     assert (outcome.tool, outcome.stage) == ("mine", "predict")
     assert type(problem).__name__ in outcome.message

@@ -7,7 +7,11 @@ from crossflops.errors import UnknownNameError
 from crossflops.hardware.machine import NoCpuError
 from crossflops.report.machine import Cpu, Gpu, MachinePeak
 from crossflops.verbs import devices
-from crossflops.verbs.devices import additional_devices, slice_of, this_machine
+from crossflops.verbs.devices import (
+    additional_devices,
+    catalogue_device_of_gpu,
+    describe_this_machine,
+)
 
 CPU = Cpu(
     model="AMD EPYC 9654 96-Core Processor", architecture="x86_64", logical=192, cores=96,
@@ -34,7 +38,7 @@ def test_what_is_found_is_looked_up(here):
     """By the names that drivers print; what is unknown or ambiguous is said."""
     names = ("NVIDIA T400", "Orin", "Orin (nvgpu)")
     here(GPU, *(replace(GPU, name=name, clock=None) for name in names))
-    machine = this_machine()
+    machine = describe_this_machine()
     assert machine.known[CPU.model] == "epyc-9654"
     assert machine.known["NVIDIA H100 80GB HBM3"] == "h100-sxm"
     assert "unknown" in machine.known["NVIDIA T400"]
@@ -47,7 +51,7 @@ def test_what_is_found_is_looked_up(here):
 def test_a_clock_that_contradicts_the_sheet_is_said(here):
     """A card that is held to 1 GHz."""
     here(replace(GPU, clock=1e9))
-    (note,) = this_machine().notes
+    (note,) = describe_this_machine().notes
     assert "16896 FP32 units x 1000 MHz x 2 = 33.79 TFLOP/s" in note
     assert "66.9" in note
 
@@ -57,13 +61,13 @@ def test_a_slice_has_the_share_that_its_driver_reports(here):
     mig = replace(
         GPU, name="NVIDIA H100 80GB HBM3 MIG 1g.10gb", profile="1g.10gb", units=16, memory=10e9
     )
-    assert slice_of(mig).peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
+    assert catalogue_device_of_gpu(mig).peaks["bf16"] == pytest.approx(989.4e12 * 16 / 132)
     here(mig)
-    machine = this_machine()
+    machine = describe_this_machine()
     assert machine.known[mig.name] == "h100-sxm-mig-1g.10gb"
     assert machine.peaks[mig.name]["bf16"] == pytest.approx(989.4e12 * 16 / 132)
     with pytest.raises(UnknownNameError):
-        slice_of(replace(mig, name="NVIDIA T400 MIG 1g.10gb"))
+        catalogue_device_of_gpu(replace(mig, name="NVIDIA T400 MIG 1g.10gb"))
 
 
 def test_a_machine_without_proc_can_be_measured(here, monkeypatch):
@@ -75,8 +79,8 @@ def test_a_machine_without_proc_can_be_measured(here, monkeypatch):
     here()
     monkeypatch.setattr(devices, "read_cpu", none)
     with pytest.raises(NoCpuError):
-        this_machine()
-    machine = this_machine(measure=True)
+        describe_this_machine()
+    machine = describe_this_machine(measure=True)
     assert (machine.cpu, machine.measured) == (None, PEAK)
     assert "does not say" in machine.notes[0]
 

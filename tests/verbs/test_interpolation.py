@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossflops.ir.polynomial import evaluate_polynomial, polynomial, polynomial_text
-from crossflops.verbs.vary import degree, interpolate
+from crossflops.verbs.vary import interpolate_on_grid, polynomial_degree
 
 coefficients = st.integers(-(10**24), 10**24)
 
@@ -18,20 +18,20 @@ def test_the_degree_is_that_of_the_polynomial(factors, places):
     """Any distinct points in any order tell it, whatever the size of the numbers."""
     values = [sum(f * x**power for power, f in enumerate(factors)) for x in places]
     expected = max((power for power, f in enumerate(factors) if f), default=0)
-    assert degree(list(places), values, 4) == expected
+    assert polynomial_degree(list(places), values, 4) == expected
 
 
 @pytest.mark.parametrize("function", [lambda x: x // 2, lambda x: 2**x, lambda x: max(x, 40)])
 def test_what_is_no_polynomial_has_no_degree(function):
     """A quotient that is rounded, a power, a kink."""
     places = [17, 18, 19, 60, 34, 41, 22, 75, 53, 28, 47]
-    assert degree(places, [function(x) for x in places], 4) is None
+    assert polynomial_degree(places, [function(x) for x in places], 4) is None
 
 
 def test_points_that_only_just_suffice_prove_nothing():
     """Five points always lie on a polynomial of degree 4, and that is no finding."""
-    assert degree([1, 2, 3, 4, 5], [0, 7, 1, 9, 2], 4) is None
-    assert degree([1, 2, 3, 4, 5], [3] * 5, 4) == 0
+    assert polynomial_degree([1, 2, 3, 4, 5], [0, 7, 1, 9, 2], 4) is None
+    assert polynomial_degree([1, 2, 3, 4, 5], [3] * 5, 4) == 0
 
 
 @given(
@@ -46,7 +46,7 @@ def test_a_polynomial_of_two_dimensions_is_found_again(terms, sizes):
         (x, y): sum(value * x**p * y**q for (p, q), value in terms.items())
         for x, y in itertools.product(*axes)
     }
-    interpolated = interpolate(axes, values)
+    interpolated = interpolate_on_grid(axes, values)
     assert interpolated == expected
     formula = polynomial(("a", "b"), interpolated)
     assert len(formula) == len(expected)

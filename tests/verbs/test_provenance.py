@@ -15,7 +15,7 @@ from crossflops.facade import ShownBench, ShownEfficiency
 from crossflops.render.formats import markdown
 from crossflops.render.pages.bench import TOP, BenchView
 from crossflops.render.terminal import terminal
-from crossflops.verbs.provenance import _to_json_value, portable
+from crossflops.verbs.provenance import _to_json_value, with_relative_paths
 
 
 def product(path, columns):
@@ -176,7 +176,7 @@ def test_a_printed_bench_is_its_table(files, monkeypatch):
 def test_a_path_is_told_from_here_or_without_its_folders(tmp_path, monkeypatch, typed, told):
     """Whatever is a path; nothing else is touched."""
     monkeypatch.chdir(tmp_path)
-    assert portable(typed) == told
+    assert with_relative_paths(typed) == told
 
 
 def test_values_of_python_are_told_as_json_has_them(tmp_path):

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.verbs.revisions import paths_outside_repository, refuse_modules_of, revision_of
-from crossflops.verbs.revisions import repository as top
+from crossflops.verbs.revisions import (
+    paths_outside_repository,
+    reject_modules_of_present_files,
+    split_revision,
+)
+from crossflops.verbs.revisions import repository_root as top
 from tests.cli.test_table import ONE, TWO
 from tests.onnx_files import saved, with_weights
 
@@ -74,9 +78,9 @@ def test_the_letter_of_a_drive_is_no_revision(repository, monkeypatch):
     git(repository, "tag", "C")
     monkeypatch.chdir(repository)
     for target in ("C:\\models\\model.py:make", "C:/models/model.py:make", "c:\\model.onnx"):
-        assert revision_of(target) == ("", target)
-    assert revision_of("C:model.py:make") == ("C", "model.py:make")
-    assert revision_of("C:model.onnx") == ("C", "model.onnx")
+        assert split_revision(target) == ("", target)
+    assert split_revision("C:model.py:make") == ("C", "model.py:make")
+    assert split_revision("C:model.onnx") == ("C", "model.onnx")
 
 
 def test_what_git_does_not_know_is_refused(repository):
@@ -115,7 +119,7 @@ def test_where_modules_come_from(repository, tmp_path, monkeypatch):
     monkeypatch.chdir(repository)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(repository.parent))))
     assert paths_outside_repository() == [str(tmp_path)]
-    refuse_modules_of(top())
+    reject_modules_of_present_files(top())
     (repository.parent / "shared_by_models.py").write_text("")
     monkeypatch.syspath_prepend(repository.parent)
     importlib.import_module("shared_by_models")
@@ -123,7 +127,7 @@ def test_where_modules_come_from(repository, tmp_path, monkeypatch):
         with pytest.raises(
             InputError, match=r"shared_by_models was imported from .* not part of that"
         ):
-            refuse_modules_of(top())
+            reject_modules_of_present_files(top())
     finally:
         del sys.modules["shared_by_models"]
 
@@ -146,20 +150,20 @@ def test_what_is_not_here_is_named(repository, tmp_path, monkeypatch):
         "HEAD:modle.onnx": "did you mean model.onnx?",
     }.items():
         with pytest.raises(InputError) as caught:
-            revision_of(text)
+            split_revision(text)
         assert text.partition(":")[0] in caught.value.message
         assert "shallow" in caught.value.message or text.startswith("HEAD:")
         assert words in caught.value.hint
     git(clone, "fetch", "-q", "--depth=1", "origin", "main:refs/remotes/origin/main")
-    assert revision_of("origin/main:model.onnx") == ("origin/main", "model.onnx")
+    assert split_revision("origin/main:model.onnx") == ("origin/main", "model.onnx")
     with pytest.raises(InputError) as caught:
-        revision_of("main:model.onnx")
+        split_revision("main:model.onnx")
     assert caught.value.hint == "write origin/main, which exists in this clone"
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="not in a git repository"):
-        revision_of("main:model.onnx")
-    assert revision_of("hf:config.json") == ("", "hf:config.json")
-    assert revision_of("model.py:make") == ("", "model.py:make")
+        split_revision("main:model.onnx")
+    assert split_revision("hf:config.json") == ("", "hf:config.json")
+    assert split_revision("model.py:make") == ("", "model.py:make")
 
 
 def test_what_is_no_one_commit_is_refused(repository, monkeypatch):
@@ -173,11 +177,11 @@ def test_what_is_no_one_commit_is_refused(repository, monkeypatch):
         "zzzzzzzz:model.onnx": "name a commit, a branch or a tag",
     }.items():
         with pytest.raises(InputError) as caught:
-            revision_of(text)
+            split_revision(text)
         assert hint in caught.value.hint
     monkeypatch.setenv("PATH", str(repository))
     with pytest.raises(InputError, match="git is not installed"):
-        revision_of("HEAD:model.onnx")
+        split_revision("HEAD:model.onnx")
 
 
 def test_a_pointer_of_git_lfs_is_the_reason(repository):

@@ -90,9 +90,9 @@ def test_a_filter_that_outlives_its_block_filters_nothing():
 
 def test_a_library_makes_filters_of_ours_for_its_workers():
     """From the expressions of all filters, as sklearn.utils.parallel does where a model fits."""
-    with threads.filter_warnings("ignore", begins="a (bracket"):
+    with threads.filter_warnings("ignore", message_start="a (bracket"):
         action, held, category, _, _ = warnings.filters[0]
-    with threads.filter_warnings("ignore", begins="a (bracket"):
+    with threads.filter_warnings("ignore", message_start="a (bracket"):
         now = warnings.filters[0][1].pattern
     for pattern, shown_texts in ((now, ["another"]), (held.pattern, ["a (bracket", "another"])):
         with warnings.catch_warnings(record=True) as shown:
@@ -132,11 +132,14 @@ def test_the_turn_passes_on_after_an_error():
     """The lock is released by a call that raises, and may be taken twice."""
 
     def fail() -> None:
-        with contextlib.suppress(ValueError), threads.one_at_a_time():
+        with contextlib.suppress(ValueError), threads.counting_one_at_a_time():
             raise ValueError
 
     in_another(fail)
-    with threads.one_at_a_time(), threads.one_at_a_time():  # the same thread goes on
+    with (
+        threads.counting_one_at_a_time(),
+        threads.counting_one_at_a_time(),
+    ):  # the same thread goes on
         pass
 
 
@@ -149,7 +152,7 @@ def test_a_process_is_forked_between_counts_or_refuses(monkeypatch, waits, is_co
     begun, over = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with threads.one_at_a_time():
+        with threads.counting_one_at_a_time():
             begun.set()
             over.wait(0.5)
 
@@ -159,7 +162,7 @@ def test_a_process_is_forked_between_counts_or_refuses(monkeypatch, waits, is_co
         if not child:
             status = 1
             try:
-                with threads.one_at_a_time():
+                with threads.counting_one_at_a_time():
                     status = 0
             except CrossflopsError as error:
                 status = 2 if "was forked while another thread" in error.message else 3

@@ -120,7 +120,7 @@ class PyTorch(Frontend):
     @contextmanager
     def building_model_without_values(self, is_own_model: bool) -> Iterator[None]:
         """Run a block that builds a model so that its tensors have no values, if PyTorch is
-        imported, or installed and `sure` to be used.
+        imported, or installed and the model is its own.
         """
         there = find_spec("torch") is not None if is_own_model else "torch" in sys.modules
         if not there:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from crossflops.causes import cause
+from crossflops.causes import find_cause
 from crossflops.errors import UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
 from crossflops.render.page import (
@@ -221,7 +221,7 @@ NAMED = 1  # calls that are named before the rest is only numbered
 def cause_title(id: str) -> str:
     """Return the title of a cause by its id, or "" if the cause is unknown."""
     try:
-        return cause(id).title
+        return find_cause(id).title
     except UnknownNameError:
         return ""
 

@@ -50,7 +50,7 @@ def report_answers(
     for tool, answer in answers.items():
         profile = answer
         if isinstance(answer, Profile):
-            account = _account_for_answer(
+            account = _explain_answer_or_failure(
                 counts, predictions[tool], setting, answer, lessons.get(tool, ())
             )
             if isinstance(account, Failure):
@@ -78,7 +78,7 @@ def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failu
     return msgspec.structs.replace(failure, hint=hint)
 
 
-def _account_for_answer(
+def _explain_answer_or_failure(
     counts: ModelCounts,
     prediction: Predicted,
     requested: Setting,
@@ -114,16 +114,19 @@ def _explain_answer(
     native, setting = counts.counted[requested.training], convention.setting(requested)
     if convention.sees == "node":
         base = own = native
-        graph = (counts.file or counts.run(tool, requested.training)).graph
+        graph = (counts.file or counts.count_of_tool_run(tool, requested.training)).graph
     else:
-        base, own = counts.run(tool, requested.training), counts.run(tool, setting.training)
+        base, own = (
+            counts.count_of_tool_run(tool, requested.training),
+            counts.count_of_tool_run(tool, setting.training),
+        )
         graph = base.graph
     profile = msgspec.structs.replace(
         answer,
         digest=graph.digest,
         verified=answer.version in convention.verified,
         kernels=own.trace.kernels.get(setting.id, UNSET),
-        taught=_count_lessons(prediction, lessons),
+        taught=_with_lesson_call_counts(prediction, lessons),
     )
     if counts.steps:
         reconciliation = _reconcile_step(
@@ -142,7 +145,7 @@ def _explain_answer(
     return profile, msgspec.structs.replace(reconciliation, tool=tool, params=params)
 
 
-def _count_lessons(
+def _with_lesson_call_counts(
     prediction: Prediction | MissingPrediction, lessons: tuple[Lesson, ...]
 ) -> tuple[Lesson, ...] | UnsetType:
     """Return the formulas of the user that the tool was given, each with the number of calls that

@@ -66,17 +66,17 @@ def collect_answers(
     for tool, answer in answers:
         outcomes[tool] = failures.get(tool, answer)
         word = "failed" if isinstance(outcomes[tool], Failure) else "done"
-        rest = _time_left(time.monotonic() - begin, len(outcomes), tool_count)
+        rest = _time_left_text(time.monotonic() - begin, len(outcomes), tool_count)
         on_progress(f"{tool} {word}, {len(outcomes)} of {tool_count}{rest}\n")
     return outcomes
 
 
-def _time_left(passed: float, ended: int, tool_count: int) -> str:
+def _time_left_text(elapsed_seconds: float, ended_count: int, tool_count: int) -> str:
     """Return a text such as ", about 5 s left", estimated from the tools that ended; "" after the
     last tool.
 
-    >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
+    >>> _time_left_text(20.0, 2, 3), _time_left_text(0.1, 1, 2), _time_left_text(9.0, 3, 3)
     (', about 10 s left', ', about 1 s left', '')
     """
-    left = passed / ended * (tool_count - ended)
+    left = elapsed_seconds / ended_count * (tool_count - ended_count)
     return f", about {max(1, round(left))} s left" if left else ""

@@ -1,7 +1,7 @@
 """Run the verb `compare`: count a model, let tools count it, and explain every difference."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,12 +12,16 @@ from crossflops.plugins.failures import tool_failure
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.targets.weights import real_weights_error
 from crossflops.verbs.compare.accounts import report_answers
 from crossflops.verbs.compare.answers import Answers, Progress, answers_to_show
-from crossflops.verbs.compare.counts import ModelCounts, collect_counts, settings_with_views
-from crossflops.verbs.compare.groups import file_reading_tools, native_conventions
+from crossflops.verbs.compare.counts import (
+    ModelCounts,
+    collect_counts,
+    settings_with_runs_to_observe,
+)
+from crossflops.verbs.compare.groups import conventions_of_native_tools, file_reading_tools
 from crossflops.verbs.compare.plan import (
     Comparison,
     Plan,
@@ -33,16 +37,16 @@ from crossflops.verbs.compare.predictions import (
 from crossflops.verbs.compare.questions import (
     answer_report_questions,
     naming_model_in_errors,
-    set_against,
+    with_second_model,
 )
 from crossflops.verbs.compare.rebuilt import rebuild_for_tools
 from crossflops.verbs.compare.runner import PreparedModel, ToolRunner
 from crossflops.verbs.count import (
     CountedModel,
+    checking_formula_matches,
     collecting_warnings,
     count_recording,
-    flags_of_training,
-    formula_match_check,
+    training_option_values,
 )
 from crossflops.verbs.provenance import (
     build_request_record,
@@ -50,7 +54,7 @@ from crossflops.verbs.provenance import (
     non_default_options,
 )
 from crossflops.workers.observe import fake_weights_error
-from crossflops.workers.pool import Still
+from crossflops.workers.pool import SingleThreadContext
 
 __all__ = ["Comparison", "compare_with_tools"]
 
@@ -68,12 +72,12 @@ class _Outcome(msgspec.Struct, frozen=True):
     answers: Answers
 
 
-@imports_restored()
+@restoring_imports()
 def compare_with_tools(
     request: Request,
     comparison: Comparison,
     on_progress: Progress,
-    single_threaded: Still | None = None,
+    single_threaded: SingleThreadContext | None = None,
 ) -> Report:
     """Return the report of a comparison: the native count, each tool's number and its explanation;
     if requested, also of a second model.
@@ -92,9 +96,9 @@ def compare_with_tools(
     request = with_training_step(request, comparison)
     plan = plan_comparison(request, comparison, runner.can_fork)
     with runner:
-        models = runner.prepare(plan.models)
+        models = runner.prepare_models(plan.models)
         results = [_compare_model(model, runner, on_progress) for model in models]
-    return _combine(plan, results)
+    return _join_model_reports(plan, results)
 
 
 def _compare_model(
@@ -105,9 +109,9 @@ def _compare_model(
     with (
         naming_model_in_errors(model.number),
         collecting_warnings() as sentences,
-        formula_match_check() as warn_of_unmatched,
+        checking_formula_matches() as warn_of_unmatched,
     ):
-        attempt = _attempt_with_values_if_needed(model, runner, on_progress)
+        attempt = _count_and_run_with_values_if_needed(model, runner, on_progress)
         warn_of_unmatched(attempt.counts.counted[setting.training])
     answers = answers_to_show(attempt.answers, model.choice)
     compared = msgspec.structs.replace(
@@ -120,7 +124,7 @@ def _compare_model(
     return _ComparedModel(attempt.counts.counted[setting.training], compared)
 
 
-def _attempt_with_values_if_needed(
+def _count_and_run_with_values_if_needed(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _Outcome:
     """Return counts, predictions and answers of a model; if its weights need values, it is built
@@ -138,9 +142,9 @@ def _attempt_with_values_if_needed(
     if reason:  # outside of the handler, whose traceback holds the first model
         on_progress(f"building the model with its weights: {reason}\n")
         again = msgspec.structs.replace(request, weights=REAL)
-        model = runner.restart(model, again)
+        model = runner.restart_for_request(model, again)
         attempt = _count_and_run_tools(model, runner, on_progress, reason)
-    runner.finish(model)
+    runner.clean_up_model(model)
     return attempt
 
 
@@ -155,52 +159,61 @@ def _count_and_run_tools(
     native = counts.counted[setting.training]
     rebuilt = rebuild_for_tools(model.request, model.choice, native, on_progress)
     counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
-    failures = {**rebuilt.failures, **_write_tool_file(counts, model, native)}
+    failures = {**rebuilt.failures, **_write_onnx_for_tools(counts, model, native)}
     later = {tool: entry for tool, entry in conventions.items() if tool not in early}
     predictions = early | predict_from_counts(counts, setting, {**later, **rebuilt.conventions})
     counts = counts.without_programs()
     del native
-    runner.reclaim_memory(model)
+    runner.free_counted_model(model)
     on_progress("predictions are fixed; running the tools")
-    answers = runner.results(model, failures)
+    answers = runner.run_tools(model, failures)
     for group in rebuilt.groups:
-        answers |= runner.results_of(group, failures)
+        answers |= runner.run_rebuilt_group(group, failures)
     return _Outcome(counts, predictions, {**answers, **failures})
+
+
+class _CountsInModes(NamedTuple):
+    """The counts in each mode that a tool needs, the conventions of the tools that take the model
+    as it is, and the predictions of those that were released, by tool.
+    """
+
+    counts: ModelCounts
+    conventions: Mapping[str, Convention]
+    predictions: dict[str, Predicted]
 
 
 def _count_in_tool_modes(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str
-) -> tuple[ModelCounts, Mapping[str, Convention], dict[str, Predicted]]:
-    """Return (counts in each mode that a tool needs, {tool: convention}, {tool: prediction} of
-    tools that count calls).
-
-    Return the counts, the conventions of the tools that are asked about the model itself, and the
-    predictions of those that were released.
+) -> _CountsInModes:
+    """Return the counts in each mode that a tool needs; tools that count calls are predicted and
+    released meanwhile.
     """
     source, obstacle = runner.take_source(model)
     setting = model.request.setting
     if model.request.train:
         refuse_steps_of_other_frameworks(source, model.choice)
-    conventions = native_conventions(model.group.choice, source)
+    conventions = conventions_of_native_tools(model.group.choice, source)
     on_progress("exporting the model to ONNX")
     counts: dict[bool, CountedModel] = {}
     predictions: dict[str, Predicted] = {}
-    for mode, views in settings_with_views(setting, conventions):
-        recording = record_model(source, mode, views, runner.pending_runs(model))
-        if runner.can_release_early(model):
+    for mode, views in settings_with_runs_to_observe(setting, conventions):
+        recording = record_model(source, mode, views, runner.waiter_for_observed_runs(model))
+        if runner.can_run_tools_while_converting(model):
             ready = predict_from_calls(recording, setting, conventions)
             predictions |= ready
-            runner.release(model, ready)  # these tools run while the graph is made
+            runner.release_model_tools(model, ready)  # these tools run while the graph is made
         counts[mode.training] = count_recording(recording)
     file = model.group.file
-    return (
+    return _CountsInModes(
         collect_counts(source, setting, counts, conventions, file, reason or obstacle),
         conventions,
         predictions,
     )
 
 
-def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedModel) -> Answers:
+def _write_onnx_for_tools(
+    counts: ModelCounts, model: PreparedModel, native: CountedModel
+) -> Answers:
     """Write the ONNX file for tools that read one; return {tool: failure} if it cannot be written,
     else {}.
     """
@@ -213,20 +226,20 @@ def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedM
     if counts.file is None:
         return {}
     try:
-        group.file.write(counts.file)
+        group.file.write_onnx_file(counts.file)
     except Exception as problem:  # whatever stands in the way, the other tools go on
         return {tool: tool_failure(tool, "build", problem) for tool in tools}
     return {}
 
 
-def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
+def _join_model_reports(plan: Plan, results: list[_ComparedModel]) -> Report:
     """Return the report of the compared model, or of two models compared with each other."""
     comparison, (first, *_) = plan.comparison, plan.models
     flags = {
-        **flags_of_training(first.request),
+        **training_option_values(first.request),
         **non_default_options(comparison, exclude=("against_options",)),
     }
-    report = _with_request(results[0].report, first.request, flags)
+    report = _with_request_record(results[0].report, first.request, flags)
     if len(results) == 1:
         return answer_report_questions(
             report,
@@ -234,12 +247,12 @@ def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
             module=comparison.module,
             consensus=comparison.consensus,
         )
-    other = _with_request(results[1].report, plan.models[1].request, {})
+    other = _with_request_record(results[1].report, plan.models[1].request, {})
     counts = [model.native for model in results]
-    return set_against(report, other, counts, comparison.between)
+    return with_second_model(report, other, counts, comparison.between)
 
 
-def _with_request(compared: Report, request: Request, flags: Mapping[str, Any]) -> Report:
+def _with_request_record(compared: Report, request: Request, flags: Mapping[str, Any]) -> Report:
     """Return a copy of the report with a record of the request that it answers."""
     typed = build_request_record("compare", request, compared.model, flags)
     return msgspec.structs.replace(compared, request=typed)

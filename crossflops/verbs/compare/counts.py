@@ -20,10 +20,10 @@ from crossflops.verbs.compare.failures import catch_tool_failure
 from crossflops.verbs.compare.tool_file import ToolInputFile
 from crossflops.verbs.count import (
     CountedModel,
+    count_exact_training_step,
     count_source,
-    exact_steps,
-    sever_outputs,
-    source_backward_costs,
+    custom_autograd_work_of_source,
+    mark_unused_outputs,
     views_to_observe,
 )
 
@@ -47,8 +47,8 @@ class TrainingCounts(msgspec.Struct, frozen=True):
         """Return the count of a model's training step; raise InputError if frozen or trainable
         parameters do not exist.
         """
-        forward = sever_outputs(native, step.reached) if step.reached else native
-        exact = exact_steps(forward, step.frozen, step.trainable, own)
+        forward = mark_unused_outputs(native, step.reached) if step.reached else native
+        exact = count_exact_training_step(forward, step.frozen, step.trainable, own)
         trace, ledger = extend_by_training_step(native.trace, native.ledger, exact)
         full = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
         return cls(forward, exact, full)
@@ -73,13 +73,13 @@ class ModelCounts(msgspec.Struct, frozen=True):
     rebuilt: dict[str, dict[bool, CountedModel]] = {}
     steps: dict[bool, TrainingCounts] = {}
 
-    def run(self, tool: str, training: bool) -> CountedModel:
+    def count_of_tool_run(self, tool: str, training: bool) -> CountedModel:
         """Return the count, in train or eval mode, of the model that this tool runs: the model
         itself or a rebuilt one.
         """
         return self.rebuilt.get(tool, self.counted)[training]
 
-    def model_for_tool(
+    def count_compared_with_tool(
         self, tool: str, convention: Convention, setting: Setting
     ) -> CountedModel | Failure:
         """Return the count with which a tool is compared: of the ONNX file, of the model in the
@@ -89,7 +89,7 @@ class ModelCounts(msgspec.Struct, frozen=True):
         if self.steps and convention.step == "runs":
             return self.steps[training].whole
         if convention.sees != "node" or self.file is None:
-            return self.run(tool, training)
+            return self.count_of_tool_run(tool, training)
         if convention.shapes is keep_shapes_of_graph and self.inferred is not None:
             return self.inferred
         return self.file
@@ -99,27 +99,27 @@ class ModelCounts(msgspec.Struct, frozen=True):
         be freed.
         """
 
-        def bare(model: CountedModel) -> CountedModel:
+        def without_program(model: CountedModel) -> CountedModel:
             """Return a copy of the counted model without its exported program."""
             return msgspec.structs.replace(model, program=None)
 
         return msgspec.structs.replace(
             self,
-            counted={mode: bare(model) for mode, model in self.counted.items()},
-            file=self.file and bare(self.file),
-            inferred=bare(self.inferred)
+            counted={mode: without_program(model) for mode, model in self.counted.items()},
+            file=self.file and without_program(self.file),
+            inferred=without_program(self.inferred)
             if isinstance(self.inferred, CountedModel)
             else self.inferred,
             steps={
                 mode: msgspec.structs.replace(
-                    step, forward=bare(step.forward), whole=bare(step.whole)
+                    step, forward=without_program(step.forward), whole=without_program(step.whole)
                 )
                 for mode, step in self.steps.items()
             },
         )
 
 
-def settings_with_views(
+def settings_with_runs_to_observe(
     setting: Setting, conventions: Mapping[str, Convention]
 ) -> Iterator[tuple[Setting, list[View]]]:
     """Yield (setting, runs to observe in it) for each mode, train or eval, that a tool needs; the
@@ -142,7 +142,7 @@ def count_by_training_mode(
     """Return {is in train mode: count of the model} for each mode that a tool needs."""
     return {
         mode.training: count_source(source, mode, views)
-        for mode, views in settings_with_views(setting, conventions)
+        for mode, views in settings_with_runs_to_observe(setting, conventions)
     }
 
 
@@ -177,7 +177,7 @@ def collect_counts(
     if setting.step:
         steps = {}
         for mode, native in by_mode.items():
-            own = source_backward_costs(
+            own = custom_autograd_work_of_source(
                 native, source, msgspec.structs.replace(setting, training=mode)
             )
             steps[mode] = TrainingCounts.from_step_setting(native, setting.step, own)
@@ -187,11 +187,11 @@ def collect_counts(
     in_file = file.count_file(by_mode[setting.training], setting)
     inferred: CountedModel | Failure | None = None
     if any(convention.shapes is keep_shapes_of_graph for convention in conventions.values()):
-        inferred = catch_tool_failure("", "predict", partial(_infer_shapes, file, in_file))
-    stock = catch_tool_failure("", "account", partial(file.stock, in_file))
+        inferred = catch_tool_failure("", "predict", partial(_with_inferred_shapes, file, in_file))
+    stock = catch_tool_failure("", "account", partial(file.tensors_in_file, in_file))
     return ModelCounts(by_mode, in_file, inferred, stock)
 
 
-def _infer_shapes(file: ToolInputFile, in_file: CountedModel) -> CountedModel:
+def _with_inferred_shapes(file: ToolInputFile, in_file: CountedModel) -> CountedModel:
     """Return a copy of the counted ONNX file with the shapes that onnx.shape_inference finds."""
-    return msgspec.structs.replace(in_file, graph=file.infer_shapes(in_file))
+    return msgspec.structs.replace(in_file, graph=file.graph_with_inferred_shapes(in_file))

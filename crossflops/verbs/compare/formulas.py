@@ -9,13 +9,13 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.tools.registry import conventions_from_texts, formula_conventions
 from crossflops.verbs.count import native_count
 from crossflops.verbs.provenance import build_request_record
 
 
-@imports_restored()
+@restoring_imports()
 def compare_with_formulas(request: Request, names: Sequence[str] = ()) -> Report:
     """Return the report of a language model with the numbers of the named formulas, or of all, and
     their explanations.

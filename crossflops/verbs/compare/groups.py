@@ -43,9 +43,9 @@ class ToolGroup(msgspec.Struct, frozen=True):
     def jobs(self) -> list[Job]:
         """Return one job for each tool of the group; a job describes what a worker runs."""
         points = discovery.plugin_entry_points()
-        return [self._job(tool, points) for tool in self.choice.conventions]
+        return [self._make_job(tool, points) for tool in self.choice.conventions]
 
-    def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
+    def _make_job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
         """Return the job with which a worker runs this tool on the group's model or file."""
         request = self.request
         adapter = None if tool in self.choice.elsewhere else points[tool].value
@@ -56,7 +56,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
             adapter=adapter,
             framework="torch",
             own_process=needs_own_process(self.choice, tool),
-            weights=self._weights,
+            weights=self._weights_to_build,
             taught=self.choice.formula_names_by_tool.get(tool, ()),
             formulas=self.choice.formulas if tool in self.choice.formula_names_by_tool else (),
         )
@@ -75,7 +75,7 @@ class ToolGroup(msgspec.Struct, frozen=True):
         )
 
     @property
-    def _weights(self) -> Literal["real", "fake"] | None:
+    def _weights_to_build(self) -> Literal["real", "fake"] | None:
         """How workers build the model's weights: "real", "fake", or None to decide by their
         size.
         """
@@ -130,7 +130,7 @@ def group_for_model(
     return ToolGroup(natives, request, request.given if isolate else source, file, model_index)
 
 
-def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
+def conventions_of_native_tools(choice: Choice, source: Source) -> dict[str, Convention]:
     """Return {tool: convention} for the tools that take the model as it is, not rebuilt.
 
     Without values those alone that can do without.

@@ -18,12 +18,12 @@ from crossflops.limits import TIMEOUT
 from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose_tools, teach_tools
 from crossflops.plugins.failures import tool_failure
-from crossflops.targets.request import Request, second_request
+from crossflops.targets.request import Request, build_second_request
 from crossflops.tools.registry import all_conventions as known_conventions
 from crossflops.verbs.compare.answers import FORWARD
 from crossflops.verbs.compare.groups import can_be_forked, file_reading_tools
 from crossflops.verbs.compare.questions import (
-    naming_second_model,
+    naming_second_model_in_errors,
     reject_second_model_options,
     select_tools_per_model,
 )
@@ -31,7 +31,7 @@ from crossflops.verbs.count import (
     ModelBuild,
     collecting_warnings,
     outputs_reaching_loss,
-    refuse_training,
+    reject_training_options,
 )
 
 _NO_STEP = "it cannot count a training step"
@@ -99,8 +99,8 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
     A loss of the caller is run on the model, to see which outputs it takes. Raises InputError for
     what does not go together, and what running the loss raises.
     """
-    refuse_training(request)
-    request.refuse_unused(run_by_tools=True)
+    reject_training_options(request)
+    request.refuse_unused_options(run_by_tools=True)
     if not request.train:
         return request
     for name in ("against", "module", "consensus", "onnx"):
@@ -142,8 +142,8 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
         same = of_first == of_second
         others = choice if same else choose_tools(of_second, interpreters)
         reject_second_model_options(comparison.module, comparison.consensus, comparison.onnx)
-        with naming_second_model():
-            other = second_request(comparison.against, comparison.against_options, request)
+        with naming_second_model_in_errors():
+            other = build_second_request(comparison.against, comparison.against_options, request)
             models.append(_plan_model(1, other, others, comparison, can_fork))
     return Plan(tuple(models), comparison)
 
@@ -155,7 +155,7 @@ def _plan_model(
     model.
     """
     with collecting_warnings() as sentences:
-        choice = _without_distant_tools(choice, comparison.isolate)
+        choice = _without_tools_of_other_interpreters(choice, comparison.isolate)
         if request.train:
             choice = _keep_training_tools(choice)
         if comparison.teach_tools:
@@ -197,17 +197,17 @@ def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> No
         )
 
 
-def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
+def _without_tools_of_other_interpreters(choice: Choice, isolate: bool) -> Choice:
     """Return the choice of tools; without worker processes, tools of other interpreters are
     failures in it.
     """
     if isolate:
         return choice
-    failures = {tool: _distant_failure(tool) for tool in choice.elsewhere}
+    failures = {tool: _other_interpreter_failure(tool) for tool in choice.elsewhere}
     return msgspec.structs.replace(choice.without_failures(failures), named=choice.named)
 
 
-def _distant_failure(tool: str) -> Failure:
+def _other_interpreter_failure(tool: str) -> Failure:
     """Return the failure of a tool that has its own interpreter, although all tools must run in
     this process.
     """

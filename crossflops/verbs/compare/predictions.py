@@ -13,7 +13,7 @@ from crossflops.rules.prediction import Prediction, PredictionError, WatchError,
 from crossflops.rules.rule import Convention
 from crossflops.verbs.compare.counts import ModelCounts
 from crossflops.verbs.compare.failures import catch_tool_failure
-from crossflops.verbs.count import predict_in_graph
+from crossflops.verbs.count import predict_from_graph_nodes
 
 
 class MissingPrediction(msgspec.Struct, frozen=True):
@@ -43,7 +43,9 @@ def predict_from_calls(
     if trace is None or setting.step:
         return {}
     return {
-        tool: predict_tool(tool, convention, partial(predict, convention, trace, setting))
+        tool: predict_or_give_reason(
+            tool, convention, partial(predict, convention, trace, setting)
+        )
         for tool, convention in conventions.items()
         if convention.setting(setting).training == trace.setting.training
         and not (convention.sees == "node" or convention.weighs)
@@ -55,33 +57,33 @@ def predict_from_counts(
 ) -> dict[str, Predicted]:
     """Return {tool: prediction, or the reason why there is none}, from the counts of the model."""
     return {
-        tool: predict_tool(
-            tool, convention, partial(_predict_one, tool, convention, setting, counts)
+        tool: predict_or_give_reason(
+            tool, convention, partial(_predict_tool_total, tool, convention, setting, counts)
         )
         for tool, convention in conventions.items()
     }
 
 
-def _predict_one(
+def _predict_tool_total(
     tool: str, convention: Convention, setting: Setting, counts: ModelCounts
 ) -> Prediction | Failure:
     """Return the number that a tool is predicted to print, or a failure if its input could not be
     counted.
     """
-    own = counts.model_for_tool(tool, convention, setting)
+    own = counts.count_compared_with_tool(tool, convention, setting)
     if isinstance(own, Failure):
         return own
     if convention.sees == "node":
-        return predict_in_graph(convention, own)
+        return predict_from_graph_nodes(convention, own)
     return predict(convention, own.trace, setting, own.ledger)
 
 
-def predict_tool(
+def predict_or_give_reason(
     tool: str, convention: Convention, compute: Callable[[], Prediction | Failure]
 ) -> Predicted:
     """Return the result of `compute`, a tool's prediction, or the reason why there is none."""
 
-    def ask() -> Predicted:
+    def compute_or_give_reason() -> Predicted:
         """Return the prediction, or a MissingPrediction with the reason why it is not possible."""
         try:
             return compute()
@@ -91,7 +93,7 @@ def predict_tool(
             obstacle = f"it was predicted to fail: {error.message}"
             return MissingPrediction(convention, obstacle, error.message)
 
-    outcome = catch_tool_failure(tool, "predict", ask)
+    outcome = catch_tool_failure(tool, "predict", compute_or_give_reason)
     return _with_tool_name(tool, outcome) if isinstance(outcome, Failure) else outcome
 
 

@@ -37,12 +37,12 @@ def select_tools(
 
 
 def select_tools_per_model(
-    tools: Sequence[str] | None, between: tuple[str, str] | None, two: bool
+    tools: Sequence[str] | None, between: tuple[str, str] | None, has_second_model: bool
 ) -> tuple[tuple[str, ...] | str | None, tuple[str, ...] | str | None]:
     """Return (tools to run on the first model, tools to run on the second); `between` names one
     tool for each.
     """
-    if between is None or not two:
+    if between is None or not has_second_model:
         both = select_tools(tools, between)
         return both, both
     more = [tools] if isinstance(tools, str) else tools or ()
@@ -50,7 +50,7 @@ def select_tools_per_model(
     return first, second
 
 
-def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
+def with_tool_contrast(report: Report, between: tuple[str, str] | None) -> Report:
     """Return a copy of the report with the explained difference between the two tools of
     `between`; unchanged if it is None.
 
@@ -61,7 +61,7 @@ def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
     if isinstance(report.against, Against):
         _check_tools_in_report(report.profiles or (), between[:1])
         _check_tools_in_report(report.against.profiles, between[1:])
-        return _contrast_across_models(report, between)
+        return _with_contrasts_across_models(report, between)
     _check_tools_in_report(report.profiles or (), between)
     if not report.residuals.keys() >= set(between):
         return report
@@ -89,7 +89,7 @@ def answer_report_questions(
     """Return a copy of the report restricted to `module`, with the difference of `between` and
     with the consensus, as requested.
     """
-    report = contrast_tools(
+    report = with_tool_contrast(
         report if module is None else restrict_to_module(report, module), between
     )
     if not consensus:
@@ -116,7 +116,7 @@ def reject_second_model_options(module: str | None, consensus: bool, onnx: str |
 
 
 @contextmanager
-def naming_second_model() -> Iterator[None]:
+def naming_second_model_in_errors() -> Iterator[None]:
     """Change errors of the block: their text says that they are about the second model, and names
     its options --against-*.
     """
@@ -134,10 +134,10 @@ def naming_model_in_errors(model_index: int) -> AbstractContextManager[None]:
     """Return a context manager that names the second model in errors of the block; for the first
     model it does nothing.
     """
-    return naming_second_model() if model_index else nullcontext()
+    return naming_second_model_in_errors() if model_index else nullcontext()
 
 
-def set_against(
+def with_second_model(
     first: Report,
     second: Report,
     counted: Sequence["CountedModel"],
@@ -163,10 +163,10 @@ def set_against(
     both = msgspec.structs.replace(
         first, against=other, against_modules=second.modules, against_nodes=second.nodes
     )
-    return _contrast_across_models(both, between)
+    return _with_contrasts_across_models(both, between)
 
 
-def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> Report:
+def _with_contrasts_across_models(report: Report, between: tuple[str, str] | None) -> Report:
     """Return a copy of the report with the explained differences between tools on the first and on
     the second model.
 

@@ -52,7 +52,7 @@ def rebuild_for_tools(
     failures: Answers = {}
     origin = "the file" if request.is_file else "the model's ONNX graph"
     for framework, kind in REBUILT.items():
-        tools = _tools_of(framework, choice)
+        tools = _tools_for_framework(framework, choice)
         if not tools or (native.trace.framework == framework and not request.is_file):
             continue
         if request.train:
@@ -80,7 +80,7 @@ def rebuild_for_tools(
     return RebuiltGroups(tuple(groups), counts, failures)
 
 
-def _tools_of(framework: str, choice: Choice) -> list[str]:
+def _tools_for_framework(framework: str, choice: Choice) -> list[str]:
     """Return the names of the chosen tools that run models of this framework, such as "torch"."""
     return [
         tool

@@ -21,23 +21,23 @@ from crossflops.targets.request import Request
 from crossflops.verbs.compare.answers import Answers, Progress, collect_answers
 from crossflops.verbs.compare.groups import (
     ToolGroup,
+    conventions_of_native_tools,
     file_reading_tools,
     group_for_model,
     is_foreign_to_tools,
-    native_conventions,
 )
 from crossflops.verbs.compare.plan import Limits, PlannedModel
 from crossflops.verbs.compare.questions import naming_model_in_errors
-from crossflops.verbs.compare.tool_file import file_of_tools
+from crossflops.verbs.compare.tool_file import tool_input_file
 from crossflops.verbs.count import collecting_warnings, views_to_observe
-from crossflops.workers.observe import run_here
-from crossflops.workers.pool import Still, Workers
-from crossflops.workers.process import Background, can_be_cloned
+from crossflops.workers.observe import run_tool_in_process
+from crossflops.workers.pool import SingleThreadContext, Workers
+from crossflops.workers.process import Background, can_fork_this_process
 from crossflops.workers.warm import (
-    can_fork,
-    fork_background,
+    can_use_fork_servers,
+    fork_background_computation,
     import_numpy,
-    one_thread,
+    limiting_pytorch_to_one_thread,
     unfreeze_memory,
 )
 
@@ -100,11 +100,14 @@ class _LocalTools(msgspec.Struct, frozen=True):
         setting = group.request.setting
         for tool, adapter in group.choice.here.items():
             if group.file is not None and tool in file_reading_tools(group.choice):
-                yield tool, run_here(adapter, group.file.path, (), {}, setting)
+                yield tool, run_tool_in_process(adapter, group.file.path, (), {}, setting)
             elif group.model is not None:
                 source = group.model
                 stored = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
-                yield tool, run_here(adapter, source.model, source.args, source.kwargs, stored)
+                yield (
+                    tool,
+                    run_tool_in_process(adapter, source.model, source.args, source.kwargs, stored),
+                )
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
         """Do nothing: in this process, a tool runs when its result is read."""
@@ -131,7 +134,10 @@ class ToolRunner:
     """
 
     def __init__(
-        self, limits: Limits, on_progress: Progress, single_threaded: Still | None = None
+        self,
+        limits: Limits,
+        on_progress: Progress,
+        single_threaded: SingleThreadContext | None = None,
     ) -> None:
         """Record the limits.
 
@@ -157,7 +163,7 @@ class ToolRunner:
     @property
     def can_fork(self) -> bool:
         """Whether tools can be forked from this process."""
-        return self._single_threaded is not None and can_fork()
+        return self._single_threaded is not None and can_use_fork_servers()
 
     def __enter__(self) -> "ToolRunner":
         return self
@@ -172,30 +178,30 @@ class ToolRunner:
             for kept in self._of_model.values():
                 kept.close()
 
-    def prepare(self, models: Sequence[PlannedModel]) -> list[PreparedModel]:
+    def prepare_models(self, models: Sequence[PlannedModel]) -> list[PreparedModel]:
         """Start the workers of all models and return the prepared models; the workers load tools
         and models, then wait for a release.
         """
         if models[0].is_shared:
-            self._kept.enter_context(one_thread())
+            self._kept.enter_context(limiting_pytorch_to_one_thread())
         prepared = []
         for model in models:
             with naming_model_in_errors(model.number):
-                prepared.append(self._prepare(model))
-        self._start(prepared, self._kept)
+                prepared.append(self._prepare_model(model))
+        self._start_workers(prepared, self._kept)
         return prepared
 
-    def restart(self, model: PreparedModel, request: Request) -> PreparedModel:
+    def restart_for_request(self, model: PreparedModel, request: Request) -> PreparedModel:
         """Stop the workers of a model and start new ones for another request; return the newly
         prepared model.
         """
         self._started[model.number].cancel_tools(model.number)
-        self.finish(model)
-        again = self._prepare(msgspec.structs.replace(model.plan, request=request))
-        self._start([again], self._of_model[again.number])
+        self.clean_up_model(model)
+        again = self._prepare_model(msgspec.structs.replace(model.plan, request=request))
+        self._start_workers([again], self._of_model[again.number])
         return again
 
-    def finish(self, model: PreparedModel) -> None:
+    def clean_up_model(self, model: PreparedModel) -> None:
         """Stop the observation of a model's runs and remove its temporary files."""
         self._watches.pop(model.number, None)
         self._of_model.pop(model.number).close()
@@ -212,21 +218,21 @@ class ToolRunner:
             self._large.add(model.number)
         return source, reason
 
-    def pending_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
+    def waiter_for_observed_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
         """Return a function that waits for the runs observed in a forked process and returns them;
         None without such runs.
         """
         watch = self._watches.get(model.number)
         return watch.result if watch else None
 
-    def can_release_early(self, model: PreparedModel) -> bool:
+    def can_run_tools_while_converting(self, model: PreparedModel) -> bool:
         """Return whether there is memory enough for tools to run while the model is converted.
 
         Large weights are held once while tools run.
         """
         return model.number not in self._large
 
-    def release(self, model: PreparedModel, tools: Collection[str]) -> None:
+    def release_model_tools(self, model: PreparedModel, tools: Collection[str]) -> None:
         """Let these tools begin to run on the model; call this when their numbers are
         predicted.
         """
@@ -234,11 +240,11 @@ class ToolRunner:
             self._released.setdefault(model.number, time.monotonic())
             self._started[model.number].release_tools(model.number, tools)
 
-    def reclaim_memory(self, model: PreparedModel) -> None:
+    def free_counted_model(self, model: PreparedModel) -> None:
         """Free the memory of a model that was counted."""
         unfreeze_memory(collect=model.number in self._large)
 
-    def results(self, model: PreparedModel, failures: Answers) -> Answers:
+    def run_tools(self, model: PreparedModel, failures: Answers) -> Answers:
         """Run all tools on a model; return {tool: answer} in the order in which they end.
 
         Args:
@@ -249,15 +255,15 @@ class ToolRunner:
         answers = self._started[model.number].iterate_results(model.number)
         return collect_answers(answers, model.group.size, failures, self._on_progress, begin)
 
-    def results_of(self, group: ToolGroup, failures: Answers) -> Answers:
+    def run_rebuilt_group(self, group: ToolGroup, failures: Answers) -> Answers:
         """Run the tools of a group on its rebuilt model, in new workers; return {tool: answer}."""
-        with self._workers([group]) as started:
+        with self._open_workers([group]) as started:
             answers = started.iterate_results(group.number)
             return collect_answers(
                 answers, group.size, failures, self._on_progress, time.monotonic()
             )
 
-    def _prepare(self, model: PlannedModel) -> PreparedModel:
+    def _prepare_model(self, model: PlannedModel) -> PreparedModel:
         """Return a prepared model: build it if this process needs it now, choose its tools, and
         begin to observe its runs.
 
@@ -272,19 +278,21 @@ class ToolRunner:
                 tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
             )
             file = (
-                file_of_tools(request, model.onnx, scratch) if file_reading_tools(choice) else None
+                tool_input_file(request, model.onnx, scratch)
+                if file_reading_tools(choice)
+                else None
             )
-            source = self._build_early(model)
+            source = self._build_before_workers(model)
             group = group_for_model(
                 model_index, request, choice, source, file, self._limits.isolate
             )
-            watch = self._watch_runs(group, source) if model.is_shared and source else None
+            watch = self._fork_observed_runs(group, source) if model.is_shared and source else None
             if watch is not None:
                 kept.callback(watch.close)
                 self._watches[model_index] = watch
         return PreparedModel(model, group, (*model.warnings, *sentences))
 
-    def _build_early(self, model: PlannedModel) -> Source | None:
+    def _build_before_workers(self, model: PlannedModel) -> Source | None:
         """Build the model before workers start, if this process needs it then, and return it;
         return None otherwise.
 
@@ -303,7 +311,7 @@ class ToolRunner:
         self._sources[model.number] = built
         return built[0]
 
-    def _watch_runs(self, group: ToolGroup, source: Source) -> Background | None:
+    def _fork_observed_runs(self, group: ToolGroup, source: Source) -> Background | None:
         """Fork a process that runs the model in all modes to observe; return its pending result,
         None if there is nothing to observe.
 
@@ -312,26 +320,28 @@ class ToolRunner:
         if self._single_threaded is None:
             return None
         setting = group.request.setting
-        views = views_to_observe(native_conventions(group.choice, source).values(), setting)
+        views = views_to_observe(
+            conventions_of_native_tools(group.choice, source).values(), setting
+        )
         with self._single_threaded():
-            if not views or not can_be_cloned():
+            if not views or not can_fork_this_process():
                 return None
-            return fork_background(
+            return fork_background_computation(
                 partial(require_frontend(source.model).observe_runs, source, views)
             )
 
-    def _start(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
+    def _start_workers(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
         """Start workers for the models; `kept` ends them when it is closed."""
         built = {
             model.number: self._sources[model.number][0]
             for model in models
             if model.plan.is_shared and model.number in self._sources
         }
-        workers = self._workers([model.group for model in models], built)
+        workers = self._open_workers([model.group for model in models], built)
         started = kept.enter_context(workers)
         self._started |= dict.fromkeys([model.number for model in models], started)
 
-    def _workers(
+    def _open_workers(
         self, groups: Sequence[ToolGroup], built: Mapping[int, Source] | None = None
     ) -> AbstractContextManager[_StartedTools]:
         """Return a context manager that runs the tools of the groups in workers, or in this

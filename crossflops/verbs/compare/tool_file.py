@@ -23,7 +23,7 @@ from crossflops.verbs.count import (
     CountedModel,
     count_recording,
     count_source,
-    write_program,
+    write_onnx_program,
 )
 
 NAME = "model.onnx"
@@ -48,36 +48,36 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         if self.given is not None:
             return count_source(Source(self.given, (), {}), setting, ())
         program = native.program
-        if not native.graph.whole_calls and not _has_loop(program):
+        if not native.graph.whole_calls and not _has_onnx_loop(program):
             return native
-        self.write(native)
+        self.write_onnx_file(native)
         file = OnnxFile(path=str(self.path), inlined=False)
         with filter_warnings("ignore"):  # as the count of the model has said
             recording = record_model(Source(file, (), {}), setting, ())
             made = count_recording(recording, partial(_with_custom_operators, native.graph))
         return msgspec.structs.replace(made, program=program)
 
-    def stock(self, own: CountedModel) -> Stock:
+    def tensors_in_file(self, own: CountedModel) -> Stock:
         """Return the stored tensors of the file: initializers, the nodes that use them, and which
         are weights.
         """
         model = read_onnx_model(self.given.path) if self.given else own.program
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
-        nodes = _as_stored(
+        nodes = _with_stored_input_names(
             own.graph.with_all_nodes_of_file.nodes, dict(_node_and_input_names(model.graph))
         )
         weights: dict[str, int] = {}
         for weights_of_node in weight_elements_by_node(nodes).values():
             weights |= weights_of_node
         return Stock(
-            initializers=tuple(_initializers(model)),
+            initializers=tuple(_initializer_specs(model)),
             nodes=nodes,
             weights=weights,
             params=own.graph.params,
         )
 
-    def infer_shapes(self, own: CountedModel) -> Graph:
+    def graph_with_inferred_shapes(self, own: CountedModel) -> Graph:
         """Return the graph of the file with the shapes that onnx.shape_inference finds.
 
         Of a model that was exported these are its own, but for sizes that values decided and for
@@ -86,7 +86,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         if self.given is not None:
             shapes = strict_shapes_by_name(self.given.path, self.given.dims, self.given.specs)
         elif any(n.depends_on_inputs or n.op.type == "Loop" for n in own.graph.nodes):
-            self.write(own)
+            self.write_onnx_file(own)
             shapes = strict_shapes_by_name(str(self.path), {}, ())
         else:
             shapes = None
@@ -96,11 +96,11 @@ class ToolInputFile(msgspec.Struct, frozen=True):
             else with_shapes_by_name(own.graph.with_all_nodes_of_file, shapes)
         )
 
-    def write(self, native: CountedModel) -> None:
+    def write_onnx_file(self, native: CountedModel) -> None:
         """Write the file, unless it is a given one that can be used as it is."""
         if self.given is None:
             hint = "convert the model to ONNX, and give the file with --onnx"
-            write_program(native, self.path, hint)
+            write_onnx_program(native, self.path, hint)
         elif self.path != Path(self.given.path):
             from crossflops.export.program import save_with_bound_sizes
 
@@ -115,7 +115,7 @@ def _with_custom_operators(native: Graph, file: Graph) -> Graph:
     """
     known = {node.key: node for node in (*native.nodes, *native.replaced) if node.operand_names}
 
-    def complete(node: Node) -> Node:
+    def copy_operator_details(node: Node) -> Node:
         """Return a node with the operand names, attributes and body of the native one."""
         own = known.get(node.key)
         if own is None or own.op != node.op or len(own.inputs) != len(node.inputs):
@@ -130,10 +130,10 @@ def _with_custom_operators(native: Graph, file: Graph) -> Graph:
             closed=own.closed,
         )
 
-    return msgspec.structs.replace(file, nodes=tuple(map(complete, file.nodes)))
+    return msgspec.structs.replace(file, nodes=tuple(map(copy_operator_details, file.nodes)))
 
 
-def _has_loop(program: Any) -> bool:
+def _has_onnx_loop(program: Any) -> bool:
     """Return whether the exported model, if it is ONNX bytes, contains a Loop."""
     if not isinstance(program, bytes):
         return False
@@ -153,10 +153,12 @@ def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
                 yield from _node_and_input_names(body)
 
 
-def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tuple[Node, ...]:
+def _with_stored_input_names(
+    nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]
+) -> tuple[Node, ...]:
     """Return copies of the nodes whose inputs have the names that the ONNX file has for them."""
 
-    def with_stored_names(node: Node) -> Node:
+    def rename_inputs(node: Node) -> Node:
         """Return a copy of a node, and of the nodes in its bodies, with the input names of the
         ONNX file.
         """
@@ -168,15 +170,15 @@ def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tupl
             for spec, name in zip(node.inputs, names, strict=True)
         )
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=tuple(map(with_stored_names, body.nodes)))
+            msgspec.structs.replace(body, nodes=tuple(map(rename_inputs, body.nodes)))
             for body in node.bodies
         )
         return msgspec.structs.replace(node, inputs=specs, bodies=bodies)
 
-    return tuple(map(with_stored_names, nodes))
+    return tuple(map(rename_inputs, nodes))
 
 
-def _initializers(model: Any) -> Iterator[TensorSpec]:
+def _initializer_specs(model: Any) -> Iterator[TensorSpec]:
     """Yield a tensor spec with the name and the shape of each initializer of an ONNX model."""
     values = getattr(model.graph, "initializers", None)
     if values is None:
@@ -188,7 +190,7 @@ def _initializers(model: Any) -> Iterator[TensorSpec]:
             yield TensorSpec(name, "", tuple(value.shape.numpy()), "parameter")
 
 
-def file_of_tools(request: Request, onnx: str | None, scratch: str) -> ToolInputFile:
+def tool_input_file(request: Request, onnx: str | None, scratch: str) -> ToolInputFile:
     """Return the ONNX file for tools: the one of --onnx, the target itself, or one to be written
     in the folder `scratch`.
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.hardware.devices.peaks import Peaks, peak_denominators
 from crossflops.hardware.rates.generation import GenerationRun, phase_efficiencies, phase_seconds
 from crossflops.hardware.rates.generation_remarks import (
@@ -22,7 +22,7 @@ from crossflops.report.efficiency import PhaseEfficiency
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
 from crossflops.verbs.devices import additional_devices
-from crossflops.verbs.efficiency.uses import flag, non_default_fields
+from crossflops.verbs.efficiency.uses import flag_of_field, non_default_fields
 
 _USED = frozenset(
     (
@@ -66,21 +66,23 @@ def rate_generation(question: Question, request: Request | None) -> RatedGenerat
     if peaks.has_unknown_device and peaks.trouble is not None:
         raise peaks.trouble
     report, workload = _find_workload(question, request)
-    run = _generation_run(question, workload)
-    rows = [row for against in peaks.against for row in _rate_against(workload, run, against)]
+    run = _build_generation_run(question, workload)
+    rows = [
+        row for against in peaks.against for row in _rate_phases_on_device(workload, run, against)
+    ]
     return RatedGeneration(
         phases=tuple(rows), report=report, trouble=peaks.trouble, left_out=peaks.left_out
     )
 
 
-def _rate_against(
-    workload: Workload, run: GenerationRun, against: Peaks | None
+def _rate_phases_on_device(
+    workload: Workload, run: GenerationRun, peaks: Peaks | None
 ) -> list[PhaseEfficiency]:
     """Return the phases against one device, with what is assumed and what cannot be."""
-    assumed = generation_assumptions(workload, run, against)
+    assumed = generation_assumptions(workload, run, peaks)
     return [
-        replace(row, assumptions=assumed, warnings=generation_warnings(row, workload, against))
-        for row in phase_efficiencies(workload, run, against)
+        replace(row, assumptions=assumed, warnings=generation_warnings(row, workload, peaks))
+        for row in phase_efficiencies(workload, run, peaks)
     ]
 
 
@@ -90,15 +92,15 @@ def _check_generation_question(question: Question, request: Request | None) -> N
     for name in non_default_fields(question):
         if name not in _USED:
             raise InputError(
-                f"{flag(name)} cannot be combined with generated text (--prompt, --generate, "
-                "--workload)",
+                f"{flag_of_field(name)} cannot be combined with generated text (--prompt, "
+                "--generate, --workload)",
                 "leave it out",
             )
     Formats(cache=fields["cache_dtype"])
     if fields["workload"] is not None:
         typed = [name for name in ("prompt", "generate", "batch") if fields[name] is not None]
         if typed or request is not None:
-            what = flag(typed[0]) if typed else "a TARGET"
+            what = flag_of_field(typed[0]) if typed else "a TARGET"
             raise InputError(
                 f"{what} cannot be combined with --workload, whose file has the lengths and the "
                 "model",
@@ -151,7 +153,7 @@ def _find_workload(question: Question, request: Request | None) -> tuple[Report,
 def _read_workload_file(path: Path) -> tuple[Report, Workload]:
     """Read a saved count with a workload. Raises CrossflopsError for any other file."""
     try:
-        report = Report.from_json(contents(path))
+        report = Report.from_json(read_file_bytes(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", _HINT) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -166,7 +168,7 @@ def _read_workload_file(path: Path) -> tuple[Report, Workload]:
     return report, report.workload
 
 
-def _generation_run(question: Question, workload: Workload) -> GenerationRun:
+def _build_generation_run(question: Question, workload: Workload) -> GenerationRun:
     """Return the run that a question is about. Raises InputError for rates that do not fit."""
     fields = question.option_values
     precision = question.precisions.precision

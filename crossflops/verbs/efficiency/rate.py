@@ -29,13 +29,13 @@ from crossflops.verbs import count
 from crossflops.verbs.devices import additional_devices
 from crossflops.verbs.efficiency import roofline
 from crossflops.verbs.efficiency.uses import (
-    flag,
-    refuse_replaced,
-    refuse_unused,
+    flag_of_field,
+    refuse_options_replaced_by_rows,
+    refuse_unused_options,
     refuse_without_attention,
 )
 from crossflops.verbs.efficiency.work import Progress, WorkStudy, study_work
-from crossflops.verbs.provenance import extend_request_record, framework_versions
+from crossflops.verbs.provenance import framework_versions, with_verb_and_options
 
 # What `efficiency` is asked and cannot answer: refused before a model is built.
 
@@ -65,7 +65,7 @@ _COUNTED = (
 )  # fmt: skip
 
 
-def request_of(
+def make_efficiency_request(
     target: Any, inputs: Any, config: Mapping[str, Any], question: Question
 ) -> Request | None:
     """Return the request of a model, or None if the question gives the work by numbers; raise
@@ -85,7 +85,7 @@ def request_of(
         if config[name] and config[name] != getattr(usual, name)
     }
     strays = ["--input"] * (not is_empty_input(inputs)) + [
-        flag for name, value in provided.items() for flag in _flags(name, value)
+        flag for name, value in provided.items() for flag in _request_field_flags(name, value)
     ]
     if strays:
         raise InputError(
@@ -94,14 +94,14 @@ def request_of(
     return None
 
 
-def _flags(name: str, value: Any) -> Iterator[str]:
+def _request_field_flags(name: str, value: Any) -> Iterator[str]:
     """Yield the command-line options that set this field of a request, such as "--dim"."""
     if name == "setting":
         yield from ["--no-grad"] * (not value.grad) + ["--train-mode"] * value.training
     elif name == "sizes":
-        yield from (flag(size) for size in value)
+        yield from (flag_of_field(size) for size in value)
     else:
-        yield OPTION_OF.get(name) or flag(name)
+        yield OPTION_OF.get(name) or flag_of_field(name)
 
 
 def check_efficiency_question(
@@ -112,11 +112,12 @@ def check_efficiency_question(
     Fields that are `shown` as they are given, such as a column of a table, need not change more.
     """
     fields = question.option_values
-    _refuse_numbers(fields)
+    _reject_invalid_numbers(fields)
     for field, other in _EXCLUSIVE:
         if fields[field] and fields[other]:
             raise InputError(
-                f"{flag(field)} and {flag(other)} cannot be combined", "leave out one of the two"
+                f"{flag_of_field(field)} and {flag_of_field(other)} cannot be combined",
+                "leave out one of the two",
             )
     _refuse_device_and_peak(fields)
     provided = fields["macs"] is not None or fields["pass_macs"] is not None
@@ -128,15 +129,15 @@ def check_efficiency_question(
         )
     if fields["pass_macs"] is not None and fields["batch"] is None:
         raise InputError("--pass-macs requires --batch", "add --batch B")
-    _refuse_multiplier(fields["train_multiplier"])
+    _reject_invalid_train_multiplier(fields["train_multiplier"])
     whole_run.check_run_length_options(
         question.length,
         train=question.training.train,
-        measured=next((flag(name) for name in WAYS if fields[name] is not None), ""),
+        measured=next((flag_of_field(name) for name in WAYS if fields[name] is not None), ""),
         batch=question.speed.batch is not None,
         model=request is not None and not (fields["as_"] or fields["compare"]),
     )
-    refuse_unused(question, has_model=request is not None, shown=shown)
+    refuse_unused_options(question, has_model=request is not None, shown=shown)
 
 
 def _refuse_device_and_peak(fields: Mapping[str, Any]) -> None:
@@ -148,7 +149,7 @@ def _refuse_device_and_peak(fields: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_numbers(fields: Mapping[str, Any]) -> None:
+def _reject_invalid_numbers(fields: Mapping[str, Any]) -> None:
     """Raise InputError if a measured number is not positive, or a counted number is not an integer
     of at least 1.
     """
@@ -156,17 +157,19 @@ def _refuse_numbers(fields: Mapping[str, Any]) -> None:
         value = fields[name]
         if value is not None and not 1e-30 <= value <= 1e30:
             raise InputError(
-                f"{flag(name)} must be a positive number, got {value}", "give a positive number"
+                f"{flag_of_field(name)} must be a positive number, got {value}",
+                "give a positive number",
             )
     for name in _COUNTED:
         value = fields[name]
         if value is not None and (not isinstance(value, int) or not 1 <= value <= 10**18):
             raise InputError(
-                f"{flag(name)} must be a whole number of at least 1, got {value}", "give 1 or more"
+                f"{flag_of_field(name)} must be a whole number of at least 1, got {value}",
+                "give 1 or more",
             )
 
 
-def _refuse_multiplier(text: str | None) -> None:
+def _reject_invalid_train_multiplier(text: str | None) -> None:
     """Raise InputError if the text of --train-multiplier is not a positive number."""
     try:
         passes = Fraction(text) if text is not None else Fraction(1)
@@ -194,17 +197,17 @@ def answer_efficiency(
     each phase of generated text.
     """
     if question.generation.is_requested:
-        return _rate_generated_text(question, request)
+        return _rate_generation_phases(question, request)
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress
     )
 
 
-def _rate_generated_text(question: Question, request: Request | None) -> RatedWork:
+def _rate_generation_phases(question: Question, request: Request | None) -> RatedWork:
     """Return the phases of a workload against each device."""
     from crossflops.verbs.efficiency.generation import rate_generation
 
-    _refuse_numbers(question.option_values)
+    _reject_invalid_numbers(question.option_values)
     _refuse_device_and_peak(question.option_values)
     rated = rate_generation(question, request)
     content = EfficiencyReport(efficiency=(), phases=rated.phases, report=rated.report)
@@ -239,7 +242,7 @@ def rate_work(
             "the column seq differs from --seq, with which the model was counted",
             "leave out the column seq, or run the command once for each length",
         )
-    question, bench = roofline.with_bench(question)
+    question, bench = roofline.with_bench_result(question)
     world = device_layout(question.parallel)
     requested = question.against
     extra = additional_devices(requested.device, requested.catalogue) if requested.device else ()
@@ -258,7 +261,7 @@ def rate_work(
         for numerator, against in product(work.numerators, peaks.against)
     )
     if peaks.trouble is not None and peaks.has_unknown_device:
-        raise _with_rate(peaks.trouble, rows[0])
+        raise _with_required_rate(peaks.trouble, rows[0])
     trouble: CrossflopsError | None = peaks.trouble
     agreed = None if peaks.left_out else _merge_equal_answers(rows, trouble)
     if agreed is not None:
@@ -305,11 +308,11 @@ def with_request_record(content: EfficiencyReport, question: Question) -> Effici
     usual = Question().option_values
     flags = {name: value for name, value in question.option_values.items() if value != usual[name]}
     if "loss" in flags:
-        flags["loss"] = count.name_of_loss(flags["loss"])
+        flags["loss"] = count.loss_function_name(flags["loss"])
     counted = content.report
     return replace(
         content,
-        request=extend_request_record("efficiency", flags, counted.request if counted else None),
+        request=with_verb_and_options("efficiency", flags, counted.request if counted else None),
         made_with=counted.made_with if counted else framework_versions(is_file=True),
     )
 
@@ -416,7 +419,7 @@ def _build_efficiency(
     answer = replace(
         answer, assumptions=(*made, *taken), warnings=(*doubtful, *work.warnings, *doubts)
     )
-    roof = roofline.roof(answer, run, work, numerator, against, bench)
+    roof = roofline.build_requested_roofline(answer, run, work, numerator, against, bench)
     if isinstance(roof, Roofline):
         answer = with_roofline(answer, roof)
     step = mfu.training_step_phases(split, run, against)
@@ -479,7 +482,7 @@ def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
     )
 
 
-def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameError:
+def _with_required_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameError:
     """Return the error about an unknown device; if the required FLOP/s are known, the message also
     states them.
     """
@@ -505,7 +508,7 @@ def rate_run_table(
     """
     assert question.speed.runs is not None
     table = runs.read_run_table(question.speed.runs)
-    refuse_replaced(question, runs.fields_of_every_row(table), table.name)
+    refuse_options_replaced_by_rows(question, runs.fields_of_every_row(table), table.name)
     memory: dict[bool, WorkStudy] = {}
     rows, lines, errors, report = [], _surplus_column_notes(table), [], None
     for row in table.rows:

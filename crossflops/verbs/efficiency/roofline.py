@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.hardware.devices.catalogue import find_device
 from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
 from crossflops.hardware.expert_reads import describe_experts
@@ -33,7 +33,7 @@ from crossflops.hardware.roofline import (
     step_efficiencies,
     what_if_bounds,
 )
-from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, node_loads, storage_precision
+from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, storage_precision
 from crossflops.ir.ledger import ZERO, CountedNode
 from crossflops.ir.roofline import (
     ByteModel,
@@ -51,11 +51,11 @@ from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel
 from crossflops.verbs.devices import look_up_device
-from crossflops.verbs.efficiency.uses import flag
+from crossflops.verbs.efficiency.uses import flag_of_field
 from crossflops.verbs.efficiency.work import WorkStudy
 
 
-class Roofing(msgspec.Struct, frozen=True, kw_only=True):
+class RooflineQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of a roofline: the device, the work, the bytes and the questions.
 
     `batch` are the examples of a step and `counted` those of the pass that was counted. `passes`
@@ -113,7 +113,7 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
         return known if self.has_byte_total else ()
 
 
-def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
+def compute_roofline(roofing: RooflineQuestion, model: CountedModel | None) -> Roofline:
     """Return the roofline of a step: time bounds of the model, its nodes and kernels, and
     alternatives.
 
@@ -156,12 +156,12 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
             roofing.what_if, base, loads_of, fixed=roofing.unchangeable_keys, look=roofing.look
         ),
         achieved=took,
-        assumptions=_assumptions(roofing, model, step),
-        warnings=_warnings(model, took.roofline_efficiency if took else None, roofing),
+        assumptions=_roofline_assumptions(roofing, model, step),
+        warnings=_roofline_warnings(model, took.roofline_efficiency if took else None, roofing),
     )
 
 
-def _variant_of_question(roofing: Roofing) -> Variant:
+def _variant_of_question(roofing: RooflineQuestion) -> Variant:
     """Return the variant that was requested: device, batch size, passes and formats."""
     scale = Fraction(roofing.batch, roofing.counted)
     run = Scenario(
@@ -177,13 +177,13 @@ def _variant_of_question(roofing: Roofing) -> Variant:
     return Variant(run=run, model=roofing.model, formats=formats)
 
 
-def _whole_model_loads(roofing: Roofing) -> Loads:
+def _whole_model_loads(roofing: RooflineQuestion) -> Loads:
     """Return a function that gives the work and the given bytes of the whole model as one load,
     per example.
     """
     macs = round((roofing.macs or 0) * roofing.passes)
 
-    def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
+    def whole_model_load(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
         """Return a tuple with one load for the whole model: its MACs, and its bytes of weights,
         caches and other tensors.
         """
@@ -206,7 +206,7 @@ def _whole_model_loads(roofing: Roofing) -> Loads:
         )
         return (load,)
 
-    return whole
+    return whole_model_load
 
 
 def _bytes_in_precision(total: int, per_example: float | None, precision: str) -> int:
@@ -218,7 +218,7 @@ def _bytes_in_precision(total: int, per_example: float | None, precision: str) -
     return round(total * BITS[storage_precision(precision)] / (8 * per_example))
 
 
-def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
+def _loads_from_counts(model: CountedModel | None, roofing: RooflineQuestion) -> Loads:
     """Return a function from byte model, formats and batch scale to the work and the bytes of each
     node.
     """
@@ -227,7 +227,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
     graph, ledger = model.graph, model.ledger
 
     @cache
-    def loads_of(byte_model: ByteModel, formats: Formats, scale: Fraction) -> Sequence[Load]:
+    def node_loads(byte_model: ByteModel, formats: Formats, scale: Fraction) -> Sequence[Load]:
         """Return the work and the bytes of each node, for this byte model, these formats and this
         batch scale.
         """
@@ -235,7 +235,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
         rows = node_loads(graph, counts, byte_model, formats, scale)
         return tuple(_with_matched_precision(row, roofing.precision_of) for row in rows)
 
-    return loads_of
+    return node_loads
 
 
 def _with_matched_precision(load: Load, patterns: Mapping[str, str]) -> Load:
@@ -252,7 +252,10 @@ def _with_matched_precision(load: Load, patterns: Mapping[str, str]) -> Load:
 
 
 def _roofline_kernel_bounds(
-    roofing: Roofing, model: CountedModel | None, base: Variant, nodes: Sequence[NodeBound]
+    roofing: RooflineQuestion,
+    model: CountedModel | None,
+    base: Variant,
+    nodes: Sequence[NodeBound],
 ) -> tuple[KernelBound, ...]:
     """Return the time bounds of the measured kernels of the roofline; () without a model or
     kernels.
@@ -263,7 +266,9 @@ def _roofline_kernel_bounds(
     return kernel_bounds(graph, ledger, nodes, roofing.kernels, base.run, base.formats)
 
 
-def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) -> tuple[str, ...]:
+def _roofline_assumptions(
+    roofing: RooflineQuestion, model: CountedModel | None, step: StepBound
+) -> tuple[str, ...]:
     """Return the sentences that state what a roofline assumes: byte model, passes, batch,
     energy.
     """
@@ -326,8 +331,8 @@ def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
     return f" and do {macs} MACs" if macs else ""
 
 
-def _warnings(
-    model: CountedModel | None, efficiency: float | None, roofing: Roofing
+def _roofline_warnings(
+    model: CountedModel | None, efficiency: float | None, roofing: RooflineQuestion
 ) -> tuple[str, ...]:
     """Return the warnings of a roofline: uncounted nodes, or a run faster than its bound."""
     warnings = []
@@ -351,7 +356,7 @@ def _warnings(
 _HINT = "give a file written by `crossflops bench MODEL -o FILE.json`"
 
 
-def with_bench(question: Question) -> tuple[Question, Bench | None]:
+def with_bench_result(question: Question) -> tuple[Question, Bench | None]:
     """Return (question with the time and batch of the saved `bench` result, that result);
     unchanged and None without --bench.
 
@@ -392,7 +397,7 @@ def _read_bench_file(path: Path) -> Bench:
     another one.
     """
     try:
-        return Bench.from_json(contents(path))
+        return Bench.from_json(read_file_bytes(path))
     except OSError as error:
         raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -404,7 +409,9 @@ def check_roofline_question(question: Question, request: Request | None) -> None
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.is_requested:
         return
-    option = next(flag(name) for name in group_field_names(type(roof)) if getattr(roof, name))
+    option = next(
+        flag_of_field(name) for name in group_field_names(type(roof)) if getattr(roof, name)
+    )
     if question.against.device is None and not (
         question.against.peak_tflops and question.against.bandwidth
     ):
@@ -448,7 +455,7 @@ def check_roofline_question(question: Question, request: Request | None) -> None
         )
 
 
-def roof(
+def build_requested_roofline(
     answer: Efficiency,
     run: MeasuredRun,
     work: WorkStudy,
@@ -461,8 +468,8 @@ def roof(
     if not question.roof.is_requested or against is None:
         return UNSET
     precision = question.precisions.precision
-    roofing = Roofing(
-        ceiling=_ceiling(against, precision),
+    roofing = RooflineQuestion(
+        ceiling=_device_ceiling(against, precision),
         precision="" if precision == terms.GRAPH else precision,
         model=check_byte_model(question.roof.bytes_ or "unfused"),
         batch=question.speed.batch or 1,
@@ -488,21 +495,22 @@ def roof(
             param_bytes=question.language.param_bytes,
             cache_bytes=question.language.cache_bytes,
         )
-    return roofline(roofing, work.counted)
+    return compute_roofline(roofing, work.counted)
 
 
-def _ceiling(against: Peaks, precision: str) -> Ceiling:
+def _device_ceiling(against: Peaks, precision: str) -> Ceiling:
     """Return the peaks and the memory bandwidth of the device as limits; raise UnknownNameError if
     its bandwidth is unknown.
-
-    Raises UnknownNameError where the bandwidth is unknown.
     """
     device = against.device
-    name = device.label if device else "given peaks"
     if against.bandwidth is None:
         raise UnknownNameError(
-            f"the memory bandwidth of {name} is unknown", "give it in GB/s with --bandwidth"
+            f"the memory bandwidth of {device.label} is unknown"
+            if device
+            else "no memory bandwidth is given with --peak-tflops",
+            "give it in GB/s with --bandwidth",
         )
+    name = device.label if device else "given peaks"
     peaks = {**(device.peaks if device else {}), **against.given}
     if device is not None:
         peaks.pop(ANY, None)

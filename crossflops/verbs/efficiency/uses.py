@@ -47,7 +47,7 @@ class AskedWork(NamedTuple):
         return self.has_model and not self.has_given_macs and not whose
 
     @property
-    def decodes(self) -> bool:
+    def is_decoding(self) -> bool:
         """Whether the question is about the work of one new token after a context."""
         return self.has_only_sizes and self.fields["context"] is not None
 
@@ -73,7 +73,7 @@ class AskedWork(NamedTuple):
         return bool(self.fields["device"] or self.fields["peak_tflops"])
 
     @property
-    def has_length(self) -> bool:
+    def has_run_length(self) -> bool:
         """Whether the length of a whole training run is given."""
         return self.question.length.is_requested
 
@@ -105,7 +105,7 @@ _OF_SIZES = Use(
 )
 _OF_TRAINING = Use(_is_training_work, "requires --train", "add --train")
 _OF_A_CACHE = Use(
-    lambda work: work.decodes,
+    lambda work: work.is_decoding,
     "applies only to decoding with a key and value cache, for a transformer given by its sizes",
     "leave out {option}, or give --params, --layers, --hidden and --context without a TARGET",
 )
@@ -125,7 +125,7 @@ _OF_ATTENTION = Use(
 )
 
 
-def _needs_length(work: AskedWork) -> bool:
+def _needs_sequence_length(work: AskedWork) -> bool:
     """Return whether a sequence length has an effect on the answer."""
     by_example = work.fields["tokens_per_second"] is None and work.has_speed
     return work.has_model or (
@@ -138,12 +138,12 @@ def _needs_tokens(work: AskedWork) -> bool:
     """Return whether the number of tokens of an example has an effect on the answer."""
     if work.has_only_sizes and (work.fields["seq"] or work.fields["context"]):
         return False
-    return work.has_speed or work.has_length
+    return work.has_speed or work.has_run_length
 
 
 def _moves_bytes(work: AskedWork) -> bool:
     """Return whether bytes that move between memory and device are part of the answer."""
-    moved = work.decodes or (
+    moved = work.is_decoding or (
         work.has_model and not work.has_given_macs and not work.fields["compare"]
     )
     return (
@@ -156,7 +156,9 @@ def _moves_bytes(work: AskedWork) -> bool:
 def _has_examples(work: AskedWork) -> bool:
     """Return whether the length of a training run is given, and is known in examples."""
     known = ("tokens", "seq", "run_examples", "run_steps")
-    return work.has_length and (work.has_given_macs or any(work.fields[name] for name in known))
+    return work.has_run_length and (
+        work.has_given_macs or any(work.fields[name] for name in known)
+    )
 
 
 def _has_several_steps(work: AskedWork) -> bool:
@@ -164,7 +166,7 @@ def _has_several_steps(work: AskedWork) -> bool:
     computed.
     """
     steps = work.fields["run_steps"] or work.fields["pp"] > 1 or work.has_time
-    batches = work.fields["batch"] and (work.question.roof.is_requested or work.has_length)
+    batches = work.fields["batch"] and (work.question.roof.is_requested or work.has_run_length)
     return steps or batches
 
 
@@ -218,7 +220,7 @@ USES: dict[str, tuple[Use, ...]] = {
             lambda work: (
                 work.has_model
                 or work.has_time
-                or work.decodes
+                or work.is_decoding
                 or work.question.roof.is_requested
                 or _has_examples(work)
                 or any(work.fields[name] for name in ("pass_macs", "runs"))
@@ -312,7 +314,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "kv_heads": (_OF_A_CACHE,),
     "seq": (
         Use(
-            _needs_length,
+            _needs_sequence_length,
             "has no effect: the work has no attention and no tokens",
             "add --layers L and --hidden H, or leave out {option}",
         ),
@@ -359,7 +361,9 @@ def non_default_fields(question: Question) -> dict[str, Any]:
     return {name: value for name, value in question.option_values.items() if value != _USUAL[name]}
 
 
-def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
+def refuse_unused_options(
+    question: Question, *, has_model: bool, shown: Collection[str] = ()
+) -> None:
     """Raise InputError for the first option of the question that has no effect on the answer;
     those in `shown` are accepted.
     """
@@ -368,7 +372,8 @@ def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str]
         for use in USES[name]:
             if not use.changes(work):
                 raise InputError(
-                    f"{flag(name)} {use.what}", use.remedy.replace("{option}", flag(name))
+                    f"{flag_of_field(name)} {use.what}",
+                    use.remedy.replace("{option}", flag_of_field(name)),
                 )
 
 
@@ -410,7 +415,9 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         )
 
 
-def refuse_replaced(question: Question, by_every_row: Collection[str], table: str) -> None:
+def refuse_options_replaced_by_rows(
+    question: Question, by_every_row: Collection[str], table: str
+) -> None:
     """Raise InputError for an option whose value every row of the table of runs replaces.
 
     A device goes over a peak that is given for all precisions alike.
@@ -420,11 +427,12 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
         replaced = name == "peak_tflops" and similar and "device" in by_every_row
         if name in by_every_row or replaced:
             raise InputError(
-                f"{flag(name)} has no effect: every row of --runs {table} sets its own value",
-                f"leave out {flag(name)}, or leave its cell empty in at least one row",
+                f"{flag_of_field(name)} has no effect: every row of --runs {table} sets its own "
+                "value",
+                f"leave out {flag_of_field(name)}, or leave its cell empty in at least one row",
             )
 
 
-def flag(name: str) -> str:
+def flag_of_field(name: str) -> str:
     """Return the command-line option of a field: "--train-multiplier" for "train_multiplier"."""
     return f"--{name.strip('_').replace('_', '-')}" if name != "tools" else "--tool"

@@ -76,7 +76,7 @@ def study_work(
     """
     params = None if question.language.params is None else parse_count(question.language.params)
     if request is None:
-        return _without_model(question, params)
+        return _study_without_model(question, params)
     if only_count not in memory:
         memory[only_count] = _study_model(question, request, on_progress, only_count)
     return _to_single_example(question, memory[only_count], params)
@@ -96,25 +96,29 @@ def _study_model(
         report = compare.compare_with_tools(request, comparison, on_progress)
         return WorkStudy(numerators=numerators_by_tool(report), report=report)
     as_counted = replace(request, as_=work.as_ or ())
-    build = count.build_for(as_counted)
+    build = count.make_model_build(as_counted)
     report, counted = count.native_count(as_counted, build)
     own: OwnBackwards = ()
     if (training := question.training).train:
         patterns = {"frozen": training.frozen, "trainable": training.trainable}
         request = replace(request, loss=training.loss or "", **patterns)
-        counted = count.sever_missed_outputs(counted, request, build) if training.loss else counted
-        own = count.own_backwards_in_step(counted, request, build)
+        counted = (
+            count.mark_outputs_outside_loss(counted, request, build) if training.loss else counted
+        )
+        own = count.custom_autograd_work_in_step(counted, request, build)
     numerators: tuple[Numerator, ...] = (native_numerator(report),)
     if work.as_:
         numerators = convention_numerators(report, question.training.train)
         several = len(numerators) > 1 or report.llm
         numerators = (native_numerator(report), *numerators) if several else numerators
     if work.as_:
-        report = explain_conventions(report, counted, request.setting)
+        report = with_convention_explanations(report, counted, request.setting)
     return WorkStudy(numerators=numerators, report=report, counted=counted, own=own)
 
 
-def explain_conventions(report: Report, counted: CountedModel, setting: Setting) -> Report:
+def with_convention_explanations(
+    report: Report, counted: CountedModel, setting: Setting
+) -> Report:
     """Return a copy of the report with the causes by which the total of each convention differs
     from the native MACs.
 
@@ -130,7 +134,7 @@ def explain_conventions(report: Report, counted: CountedModel, setting: Setting)
     return replace(report, reconciliations=tuple(accounts)) if accounts else report
 
 
-def _without_model(question: Question, params: int | None) -> WorkStudy:
+def _study_without_model(question: Question, params: int | None) -> WorkStudy:
     """Return the work of a question without a model: from given MACs, or from the sizes of a
     language model.
     """
@@ -156,7 +160,7 @@ def _numerator_from_options(question: Question) -> Numerator:
     return replace(external_numerator(round(per_example)), pieces=single_piece(per_example))
 
 
-def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
+def _node_loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
     """Return the work and the least memory traffic of each node, for a pass that is scaled by
     `scale`.
 
@@ -173,7 +177,7 @@ def _to_single_example(
     """Return the work of one example, from the work of a counted pass over a batch."""
     report = studied_pass.report
     assert report is not None
-    examples = _examples(question, report)
+    examples = _examples_per_pass(question, report)
     studied_pass = replace(
         studied_pass,
         examples=examples,
@@ -190,25 +194,25 @@ def _to_single_example(
         return replace(studied_pass, numerators=numerators)
     scale = Fraction(question.speed.batch or examples, examples)
     transfer = transfer_from_loads(
-        _loads(question, counted.graph, scale),
+        _node_loads(question, counted.graph, scale),
         examples,
         describe_experts(counted.graph, scale),
     )
     exact: Steps | None = None
     left: tuple[str, ...] = ()
     if question.training.train:
-        exact, left = _exact_step(question.training, counted, studied_pass.own)
+        exact, left = _exact_step_with_warnings(question.training, counted, studied_pass.own)
     if not question.work.as_:
         split = pieces_of_graph(counted.graph, counted.ledger, examples=examples, exact=exact)
         numerators = tuple(
             replace(numerator, pieces=split or numerator.work_pieces) for numerator in numerators
         )
         studied_pass = replace(studied_pass, warnings=left)
-    step = _run_optimizer_step(question.length.optimizer, counted, exact)
+    step = _optimizer_step_work(question.length.optimizer, counted, exact)
     return replace(studied_pass, numerators=numerators, transfer=transfer, optimizer=step)
 
 
-def _run_optimizer_step(
+def _optimizer_step_work(
     name: str, counted: CountedModel, exact: Steps | None
 ) -> OptimizerStep | None:
     """Return the work of one step of the named optimizer; None if no optimizer is named."""
@@ -224,7 +228,7 @@ def _run_optimizer_step(
     return optimizer_step(name, counted.trace, exact)
 
 
-def _exact_step(
+def _exact_step_with_warnings(
     training: TrainingOptions, counted: CountedModel, own: OwnBackwards
 ) -> tuple[Steps | None, tuple[str, ...]]:
     """Return (exact work of the training step, warnings about it); None instead of the work if 3 x
@@ -235,11 +239,11 @@ def _exact_step(
     if not chosen and not knows_trainable_parameters(counted.trace):
         multiple = "the exact training step of such a model is unknown, so 3 x forward is used"
         return None, () if training.backward else (multiple,)
-    exact = count.exact_steps(counted, training.frozen, training.trainable, own)
-    return exact, _without_backward(exact) if training.has_graph_passes else ()
+    exact = count.count_exact_training_step(counted, training.frozen, training.trainable, own)
+    return exact, _missing_backward_warnings(exact) if training.has_graph_passes else ()
 
 
-def _without_backward(exact: Steps) -> tuple[str, ...]:
+def _missing_backward_warnings(exact: Steps) -> tuple[str, ...]:
     """Return a tuple with one warning that names the backward passes without a count, () if there
     are none.
     """
@@ -263,7 +267,7 @@ def _divide_by_examples(numerator: Numerator, examples: int, question: Question)
     return replace(numerator, macs=round(per_example), pieces=single_piece(per_example))
 
 
-def _examples(question: Question, report: Report) -> int:
+def _examples_per_pass(question: Question, report: Report) -> int:
     """Return the number of examples in the counted pass: 1 without --batch, else the first
     dimension of the first input.
     """

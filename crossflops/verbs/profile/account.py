@@ -28,10 +28,10 @@ from crossflops.report.profile import (
 from crossflops.report.report import ModuleRow, Report, UncountedRow
 from crossflops.targets.request import Request
 from crossflops.tools.registry import find_convention as convention_named
-from crossflops.verbs.bench import own_peak
+from crossflops.verbs.bench import machine_peak_or_reason
 from crossflops.verbs.count import native_count
 from crossflops.verbs.devices import additional_devices, look_up_device
-from crossflops.verbs.efficiency.work import explain_conventions
+from crossflops.verbs.efficiency.work import with_convention_explanations
 
 # The count: of every call of the model in the step, added up.
 
@@ -53,12 +53,16 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     is_again: bool = False
     finished: frozenset[str] | None = None
 
-    def recompute_work(self, path: str, single: Training) -> tuple[int, int]:
+    def recompute_macs_and_flops(self, path: str, single: Training) -> tuple[int, int]:
         """Return (MACs, FLOPs) of the work in a module that one recomputed call does again."""
         if self.finished is None:
             return single.forward_macs, single.forward_flops
         within = {name for name in self.finished if not path or f"{name}.".startswith(f"{path}.")}
-        own = [work for name, work in _own_work_by_module(self.report).items() if name in within]
+        own = [
+            work
+            for name, work in _own_macs_flops_bytes_by_module(self.report).items()
+            if name in within
+        ]
         return sum(macs for macs, _, _ in own), sum(flops for _, flops, _ in own)
 
 
@@ -70,7 +74,7 @@ class OuterModule(msgspec.Struct, frozen=True, kw_only=True):
     params: int
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True):
+class StepCount(msgspec.Struct, frozen=True, kw_only=True):
     """The reports of the calls of one step, and those of modules outside of the model (`beside`).
 
     `outer` are the modules around parts of the model that the loop calls, from the outside,
@@ -110,7 +114,7 @@ def count_profile_step(request: Request) -> Report:
     conventions.
     """
     report, native = native_count(msgspec.structs.replace(request, train=True))
-    return explain_conventions(report, native, request.setting)
+    return with_convention_explanations(report, native, request.setting)
 
 
 _SUMMED = Training.__struct_fields__
@@ -130,13 +134,13 @@ def _sum_training_work(works: Iterable[Training]) -> Training:
     return Training(**sums)
 
 
-def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training:
+def _training_work_of_part(part: CountPart, single: Training, path: str = "") -> Training:
     """Return the training work of all calls of a part, from `single`, the work of one call; a
     recomputed call has only recomputed work.
     """
     if not part.is_again:
         return _scale_training_work(single, part.times)
-    macs, flops = part.recompute_work(path, single)
+    macs, flops = part.recompute_macs_and_flops(path, single)
     work = msgspec.structs.replace(
         single,
         forward_macs=0,
@@ -147,10 +151,12 @@ def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training
     return _scale_training_work(work, part.times)
 
 
-def work_of(count: Count) -> Training:
+def training_work_of_count(count: StepCount) -> Training:
     """Return the training work of all calls of a step."""
     return _sum_training_work(
-        _work_of_part(part, part.report.training) for part in count.parts if part.report.training
+        _training_work_of_part(part, part.report.training)
+        for part in count.parts
+        if part.report.training
     )
 
 
@@ -165,7 +171,7 @@ class _PartTable(NamedTuple):
     def from_part(cls, part: CountPart) -> "_PartTable":
         """Return the table of a part: its modules and their own work, by path."""
         rows = {row.path: row for row in part.report.modules}
-        return cls(part, rows, _own_work_by_module(part.report))
+        return cls(part, rows, _own_macs_flops_bytes_by_module(part.report))
 
     def path_in_part(self, path: str) -> str | None:
         """Return the path of a module relative to the part: "" for the part and its ancestors,
@@ -185,27 +191,31 @@ class _PartTable(NamedTuple):
         return len(path) < len(self.part.path)
 
 
-def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
+def module_profiles(
+    count: StepCount, times: Mapping[str, ModuleTimes]
+) -> tuple[ModuleProfile, ...]:
     """Return a row for each module with its MACs, FLOPs, bytes and seconds in the step, in the
     order of the model.
     """
     tables = [_PartTable.from_part(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
-    for path, (class_name, params) in _modules_by_path(count).items():
+    for path, (class_name, params) in _class_and_params_by_path(count).items():
         works, own, nbytes = [], [0, 0], 0
         for table in tables:
             index, often = table.path_in_part(path), table.part.times
             row = table.rows.get(index) if index is not None else None
             if index is None or row is None:
                 continue
-            works += [_work_of_part(table.part, row.training, index)] if row.training else []
+            works += (
+                [_training_work_of_part(table.part, row.training, index)] if row.training else []
+            )
             if table.part.is_again:
                 continue
             nbytes += often * table.own[index][2]
             if not table.is_outside(path):
                 own = [own[at] + often * table.own[index][at] for at in (0, 1)]
-        depths[path] = _depth(path, depths)
+        depths[path] = _module_depth(path, depths)
         rows.append(
             ModuleProfile(
                 path=path,
@@ -216,13 +226,13 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
                 own_macs=own[0],
                 own_flops=own[1],
                 bytes=nbytes,
-                **_module_seconds(path, times),
+                **_module_time_fields(path, times),
             )
         )
     return tuple(rows)
 
 
-def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
+def _class_and_params_by_path(count: StepCount) -> dict[str, tuple[str, int]]:
     """Return {module path: (class, number of parameters)}, in the order of the model."""
     rows = {row.path: (row.class_, row.params) for row in count.outer}
     for part in count.parts:
@@ -236,7 +246,7 @@ def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
     return dict(sorted(rows.items(), key=lambda item: indices.get(item[0], last)))
 
 
-def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
+def _own_macs_flops_bytes_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
     """Return {module path: (MACs of its own nodes, FLOPs of its own nodes, bytes including
     submodules)}.
     """
@@ -256,7 +266,7 @@ def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
     return defaultdict(lambda: (0, 0, 0), {k: (v[0], v[1], v[2]) for k, v in work.items()})
 
 
-def _depth(path: str, depths: Mapping[str, int]) -> int:
+def _module_depth(path: str, depths: Mapping[str, int]) -> int:
     """Return the depth of a module: 1 more than that of its nearest ancestor in `depths`, 0
     without one.
     """
@@ -268,7 +278,7 @@ def _depth(path: str, depths: Mapping[str, int]) -> int:
     return 0
 
 
-def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
+def _module_time_fields(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
     """Return the calls and seconds of a module by field name; a container that is not called has
     the sums of its submodules.
     """
@@ -308,7 +318,7 @@ def _is_called_directly(path: str, other: str, times: Mapping[str, ModuleTimes])
     return True
 
 
-def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
+def least_recomputed_macs(count: StepCount, times: Mapping[str, ModuleTimes]) -> int:
     """Return the least number of forward MACs that were recomputed, derived from the repeated
     calls of modules.
 
@@ -342,7 +352,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
     peak_tflops: tuple[str, ...] = ()
     precision: str | None = None
 
-    def check(self) -> None:
+    def check_peak_options(self) -> None:
         """Raise an error if the device, the peak or the precision is invalid, or the precision has
         no effect.
         """
@@ -358,7 +368,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
                 attainable_peak(device, self.precision)
 
 
-def peak_of(
+def find_profile_peak(
     rated: RatedAgainst, stored: str, device: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
     """Return (peak with which the profile is compared, notes); the peak is None if it is unknown,
@@ -400,7 +410,7 @@ def _this_machine_peak(
     unknown, and a note says why.
     """
     try:
-        measured = own_peak(threads)
+        measured = machine_peak_or_reason(threads)
     except CrossflopsError as error:
         measured = error.message
     if isinstance(measured, str):
@@ -436,14 +446,16 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 RULE = "rates are 2 x MACs / seconds; MFU leaves out recomputed work, HFU includes it"
 
 
-def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingProfile:
+def build_training_profile(
+    count: StepCount, timing: Timing, against: RatedAgainst
+) -> TrainingProfile:
     """Return the profile of a training step, from its count, its times and a peak."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
     rows = module_profiles(count, times)
     report = count.report
     stored = timing.autocast or _main_product_dtype(report)
-    peak, doubts = peak_of(against, stored, timing.device, timing.threads)
+    peak, doubts = find_profile_peak(against, stored, timing.device, timing.threads)
     if peak is not None and timing.sharing > 1:
         source = f"{timing.sharing} x {peak.source}, because they share the batch"
         peak = msgspec.structs.replace(peak, rate=timing.sharing * peak.rate, source=source)
@@ -455,8 +467,8 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     above, left = module_profile_remarks(rows, peak.rate if peak is not None else None, unseen)
     warnings = [*report.warnings, *count.warnings, *doubts, *timing.warnings, *left]
     warnings += [_opaque_module_warning(path) for path in unseen]
-    work = work_of(count)
-    more = least_again(count, times) - work.recomputed_macs
+    work = training_work_of_count(count)
+    more = least_recomputed_macs(count, times) - work.recomputed_macs
     if more > 0:
         warnings.append(f"{more} recomputed MACs are not in the graph of the model and not in HFU")
     warnings += [
@@ -474,7 +486,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
             f"{len({row.node for row in uncounted})} nodes are not counted and in no sum; see "
             "the key uncounted"
         )
-    additional = _add_times(count.beside, watched)
+    additional = _with_module_seconds(count.beside, watched)
     warnings += [
         f"{row.class_} ran in addition to the model and is not counted: {row.reason}"
         for row in additional
@@ -482,20 +494,20 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     ]
     notes += _coverage_share_notes(work, additional, timing)
     return TrainingProfile(
-        model=_model_of(count),
+        model=_model_info_of_count(count),
         runtime=timing.runtime,
         device=timing.device,
-        examples=_examples(count),
+        examples=_examples_per_step(count),
         forward_calls=count.calls,
-        params=_params_of(count),
+        params=_parameter_count(count),
         work=work,
         latencies=timing.latencies,
-        watched=_to_latencies(watched),
+        watched=_latencies_of_step(watched),
         iterations=timing.iterations,
         world_size=timing.world_size,
         peak=peak,
         memory=StepMemory(
-            params=_param_bytes(count),
+            params=_parameter_bytes(count),
             by_liveness=memory.peak_activation_bytes if memory else 0,
             forward=timing.forward_bytes,
             step=timing.step_bytes,
@@ -506,7 +518,9 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
         uncounted=uncounted,
         beside=additional,
         assumptions=tuple(notes),
-        warnings=tuple(dict.fromkeys((*warnings, *_short_step(timing, report, against)))),
+        warnings=tuple(
+            dict.fromkeys((*warnings, *_fast_optimizer_warnings(timing, report, against)))
+        ),
         errors=above,
         request=report.request,
         made_with=report.made_with,
@@ -519,7 +533,7 @@ def _opaque_module_warning(path: str) -> str:
     return f"torch.compile hides the modules in {name}, so they have work, but no time"
 
 
-def _to_latencies(times: StepTimes | None) -> Latencies | None:
+def _latencies_of_step(times: StepTimes | None) -> Latencies | None:
     """Return the seconds of each phase of the step that ran with hooks; None without such a
     step.
     """
@@ -540,7 +554,7 @@ def _main_product_dtype(report: Report) -> str:
     return max(kinds, key=kinds.__getitem__) if kinds else "float32"
 
 
-def _model_of(count: Count) -> ModelInfo:
+def _model_info_of_count(count: StepCount) -> ModelInfo:
     """Return the name and the inputs of the model; if only parts of it are called, with the class
     of the whole model as its name.
     """
@@ -548,12 +562,12 @@ def _model_of(count: Count) -> ModelInfo:
     return msgspec.structs.replace(model, name=count.outer[0].class_) if count.outer else model
 
 
-def _params_of(count: Count) -> int:
+def _parameter_count(count: StepCount) -> int:
     """Return the number of parameters of the whole model."""
     return count.outer[0].params if count.outer else count.report.params
 
 
-def _param_bytes(count: Count) -> int:
+def _parameter_bytes(count: StepCount) -> int:
     """Return the bytes of the parameters of the model; if only parts of it are called, of these
     parts.
     """
@@ -563,7 +577,7 @@ def _param_bytes(count: Count) -> int:
     return sum(memory.param_bytes for memory in parts.values() if memory)
 
 
-def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
+def _rows_without_count(count: StepCount) -> tuple[UncountedRow, ...]:
     """Return all nodes without a count, each once, over all kinds of calls of the step."""
     rows: dict[UncountedRow, None] = {}
     for part in count.parts:
@@ -573,7 +587,7 @@ def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
     return tuple(rows)
 
 
-def _add_times(
+def _with_module_seconds(
     additional: Iterable[BesideProfile], watched: StepTimes | None
 ) -> tuple[BesideProfile, ...]:
     """Return the rows of the modules outside of the model, with their forward and backward
@@ -605,7 +619,7 @@ def _coverage_share_notes(
     )
 
 
-def _examples(count: Count) -> int | None:
+def _examples_per_step(count: StepCount) -> int | None:
     """Return the number of examples of the step, over all calls that have a backward pass; None if
     a call has no batch dimension.
 
@@ -624,7 +638,9 @@ def _examples(count: Count) -> int | None:
     )
 
 
-def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[str, ...]:
+def _fast_optimizer_warnings(
+    timing: Timing, report: Report, against: RatedAgainst
+) -> tuple[str, ...]:
     """Return a tuple with one warning if the optimizer's step is faster than the memory of the
     device allows, else ().
     """
@@ -637,7 +653,7 @@ def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[
     return fast_update_warnings(seconds, report.params, device.bandwidth)
 
 
-def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
+def _convention_profiles(count: StepCount) -> Iterable[ConventionProfile]:
     """Yield for each requested convention its MACs in the step, and the causes of its difference
     from the native count.
     """

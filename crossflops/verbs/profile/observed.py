@@ -25,9 +25,19 @@ from crossflops.report import tables
 from crossflops.report.profile import BesideProfile
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
-from crossflops.verbs.count import CountedModel, native_count, sever_outputs, source_backward_costs
-from crossflops.verbs.efficiency.work import explain_conventions
-from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work_of
+from crossflops.verbs.count import (
+    CountedModel,
+    custom_autograd_work_of_source,
+    mark_unused_outputs,
+    native_count,
+)
+from crossflops.verbs.efficiency.work import with_convention_explanations
+from crossflops.verbs.profile.account import (
+    CountPart,
+    OuterModule,
+    StepCount,
+    training_work_of_count,
+)
 
 if TYPE_CHECKING:
     from crossflops.ir.training import OwnBackwards
@@ -44,7 +54,7 @@ _INPUTS = (
 )
 
 
-def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Count:
+def count_observed_step(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> StepCount:
     """Return the count of an observed step, with one part for each kind of call of the model; the
     random state is kept.
     """
@@ -53,7 +63,9 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
     with preserving_random_state():
         own = [call for call in watch.calls if call.path is not None]
         parts = [
-            counter.part(kind) for kind in group_equal_calls(own) if not kind.call.is_transformed
+            counter.count_call_kind(kind)
+            for kind in group_equal_calls(own)
+            if not kind.call.is_transformed
         ]
         additional = tuple(
             counter.other_module_profile(
@@ -67,14 +79,14 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
             "every call of the model ran inside a torch.func transform, which is not supported",
             "profile a step that calls the model directly",
         )
-    return Count(
+    return StepCount(
         parts=tuple(parts),
         beside=additional,
         outer=_enclosing_modules(inner, [part.path for part in parts]),
         order=tuple(path for path, _ in inner.named_modules()),
         warnings=(
             *counter.doubts,
-            *_describe_unfollowed(watch.calls),
+            *_sentences_on_uncounted_work(watch.calls),
             *_stray_product_warnings(watch.products),
         ),
     )
@@ -103,12 +115,12 @@ def _enclosing_paths(path: str) -> Iterator[str]:
         yield path
 
 
-def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
+def _sentences_on_uncounted_work(calls: Iterable[ModelCall]) -> Iterator[str]:
     """Yield one sentence for each kind of work in the calls that is not counted."""
     numbers: dict[tuple[str, str], int] = {}
     for call in calls:
         for why in call.passes.beside:
-            key = _name_of(call), why
+            key = _module_path_or_class(call), why
             numbers[key] = numbers.get(key, 0) + 1
     for (name, why), number in numbers.items():
         times = f", in {number} calls" if number > 1 else ""
@@ -127,7 +139,7 @@ def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str
         )
 
 
-def _name_of(call: ModelCall) -> str:
+def _module_path_or_class(call: ModelCall) -> str:
     """Return the path of the called module, or its class name if it is the model itself."""
     return call.path or type(call.module).__name__
 
@@ -143,14 +155,14 @@ class _CallCounter:
         self._graphs: dict[str, Any] = {}
         self.doubts: dict[str, None] = {}
 
-    def part(self, kind: CallKind) -> CountPart:
+    def count_call_kind(self, kind: CallKind) -> CountPart:
         """Return the count of one kind of call: its forward pass, its backward passes, and how
         often it ran.
         """
         call = kind.call
         with _setting_trainable_parameters(call.module, call.trained):
-            report, native, request = self._native(call)
-            exact = self._exact(call, native, request)
+            report, native, request = self._count_call(call)
+            exact = self._count_all_backward_passes(call, native, request)
         return CountPart(
             report=tables.with_training(report, native.ledger, exact, ()),
             times=kind.times,
@@ -167,12 +179,14 @@ class _CallCounter:
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
         try:
-            parts = tuple(map(self.part, group_equal_calls(calls)))
+            parts = tuple(map(self.count_call_kind, group_equal_calls(calls)))
         except CrossflopsError as error:
             return msgspec.structs.replace(row, reason=error.message)
-        return msgspec.structs.replace(row, training=work_of(Count(parts=parts)))
+        return msgspec.structs.replace(
+            row, training=training_work_of_count(StepCount(parts=parts))
+        )
 
-    def _native(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
+    def _count_call(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
         """Return (report, counted model, request) for a call; calls with equal inputs are counted
         once.
         """
@@ -185,33 +199,39 @@ class _CallCounter:
                 call.module, provided, setting=setting, as_=conventions or None, train=True
             )
             report, native = native_count(request)
-            self._known[key] = explain_conventions(report, native, setting), native, request
+            self._known[key] = (
+                with_convention_explanations(report, native, setting),
+                native,
+                request,
+            )
         return self._known[key]
 
-    def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
+    def _count_all_backward_passes(
+        self, call: ModelCall, native: CountedModel, request: Request
+    ) -> Steps:
         """Return the training work of all backward passes through a call, by node."""
         work: dict[str, TrainingStep] = {}
         unknown: dict[str, Unknown] = {}
         updated: dict[str, TensorSpec] = {}
         for backward, times in call.passes.passes:
-            seen = self._steps(call, native, request, backward)
+            seen = self._count_backward_pass(call, native, request, backward)
             for key, step in seen.by_key.items():
                 work[key] = work.get(key, NO_STEP) + step * times
             unknown |= {row.key: row for row in seen.unknown}
             updated |= {spec.name: spec for spec in seen.updated}
         return Steps(work, tuple(unknown.values()), tuple(updated.values()))
 
-    def _steps(
+    def _count_backward_pass(
         self, call: ModelCall, native: CountedModel, request: Request, backward: BackwardPass
     ) -> Steps:
         """Return the training work of one backward pass through a call, by node."""
         native, step = self._sever_unused_outputs(call, native, backward)
-        inputs = self._asking(call, native, backward.inputs)
+        inputs = self._inputs_with_gradient(call, native, backward.inputs)
         graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
         own: OwnBackwards = _FIRST_ORDER
         if graph.functions and backward.weights is None and not inputs:
             setting = msgspec.structs.replace(request.setting, step=step)
-            own = source_backward_costs(native, request.source(values=False), setting)
+            own = custom_autograd_work_of_source(native, request.source(values=False), setting)
         weights = TrainedWeights(native.trace, (), ())
         if backward.weights is not None:
             weights = RequestedWeights(native.trace, backward.weights)
@@ -227,12 +247,12 @@ class _CallCounter:
             return native, StepSetting()
         reached = tuple(index not in backward.missed for index in range(call.outputs))
         try:
-            return sever_outputs(native, reached), StepSetting(reached=reached)
+            return mark_unused_outputs(native, reached), StepSetting(reached=reached)
         except InputError:
-            self.doubts[_OUTPUTS.format(_name_of(call))] = None
+            self.doubts[_OUTPUTS.format(_module_path_or_class(call))] = None
             return native, StepSetting()
 
-    def _asking(
+    def _inputs_with_gradient(
         self, call: ModelCall, native: CountedModel, indices: tuple[int, ...]
     ) -> Mapping[str, bool]:
         """Return {name of a graph input: True} for the inputs whose gradient the backward pass
@@ -242,7 +262,7 @@ class _CallCounter:
             return {}
         shapes, specs = call_signature(call)[0], native.graph.inputs
         if [shape for shape, _ in shapes] != [spec.shape for spec in specs]:
-            self.doubts[_INPUTS.format(_name_of(call))] = None
+            self.doubts[_INPUTS.format(_module_path_or_class(call))] = None
             return {}
         return {specs[index].name: True for index in indices}
 

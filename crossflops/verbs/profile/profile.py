@@ -4,7 +4,7 @@ Beside them stands what tools print for the model, and by which causes, where it
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,16 +20,16 @@ from crossflops.report.profile import (
 )
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
-from crossflops.verbs.bench import cpus
+from crossflops.targets.target import restoring_imports
+from crossflops.verbs.bench import default_thread_count
 from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 from crossflops.verbs.profile.account import (
-    Count,
     CountPart,
     RatedAgainst,
+    StepCount,
     Timing,
+    build_training_profile,
     count_profile_step,
-    profile_of,
 )
 from crossflops.verbs.provenance import build_request_record, framework_versions
 
@@ -44,7 +44,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: float | None = None
 
     @property
-    def are_there(self) -> bool:
+    def has_times(self) -> bool:
         """Whether times are given as options; raises InputError if --fwd-ms is missing."""
         if self.fwd_ms is None and (self.bwd_ms is not None or self.step_ms is not None):
             raise InputError("--bwd-ms and --step-ms require --fwd-ms", "add --fwd-ms")
@@ -78,15 +78,15 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
 
 
-@imports_restored()
+@restoring_imports()
 def profile_training(
     request: Request, conditions: ProfileConditions, on_progress: Progress
 ) -> TrainingProfile:
     """Return the profile of a training step of a PyTorch model: the model is trained, or the given
     times are used.
     """
-    provided = conditions.given.are_there
-    conditions.against.check()
+    provided = conditions.given.has_times
+    conditions.against.check_peak_options()
     if not provided:
         _check_trainable_request(request)
     compared = (
@@ -104,9 +104,9 @@ def profile_training(
         )
     else:
         on_progress("training some steps")
-        timing, passes = _train_copy(request, conditions, report.model.inputs)
-    count = Count(parts=(CountPart(report=report, times=passes, repeats=passes),))
-    profile = profile_of(count, timing, conditions.against)
+        timing, passes = _time_training_of_copy(request, conditions, report.model.inputs)
+    count = StepCount(parts=(CountPart(report=report, times=passes, repeats=passes),))
+    profile = build_training_profile(count, timing, conditions.against)
     if compared is not None:
         profile = with_tool_rows(profile, compared)
     flags = {
@@ -143,10 +143,17 @@ def _check_trainable_request(request: Request) -> None:
         )
 
 
-def _train_copy(
+class _TimedTraining(NamedTuple):
+    """The times of a training step, and the number of forward passes in it."""
+
+    timing: Timing
+    forward_passes: int
+
+
+def _time_training_of_copy(
     request: Request, conditions: ProfileConditions, inputs: Any
-) -> tuple[Timing, int]:
-    """Train a copy of the model; return (times of a step, forward passes in a step)."""
+) -> _TimedTraining:
+    """Train a copy of the model, and return the times of a step."""
     source = request.source()
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
@@ -157,16 +164,16 @@ def _train_copy(
             "--bwd-ms",
         )
     model, args, kwargs = frontend.copy_for_tool(source.model, source.args, source.kwargs)
-    threads = conditions.threads or cpus()
+    threads = conditions.threads or default_thread_count()
     examples = next((spec.shape[0] for spec in inputs if spec.shape), 1)
     recipe = msgspec.structs.replace(
         conditions.recipe, examples=examples, training=request.setting.training, threads=threads
     )
     steps = train_and_watch(model, args, kwargs, recipe)
-    return _timing(steps, recipe, threads), steps.phases.passes
+    return _TimedTraining(_timing_with_notes(steps, recipe, threads), steps.phases.passes)
 
 
-def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
+def _timing_with_notes(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
     """Return the times of a training run, with the notes and warnings that describe them."""
     iterations, phases = steps.iterations, steps.phases
     mode = "train" if recipe.training else "eval"
@@ -226,7 +233,7 @@ def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfil
     return msgspec.structs.replace(
         profile,
         conventions=(*profile.conventions, *_tool_convention_rows(compared)),
-        warnings=(*profile.warnings, *_without_rows(compared)),
+        warnings=(*profile.warnings, *_missing_tool_row_sentences(compared)),
     )
 
 
@@ -253,7 +260,7 @@ def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
             )
 
 
-def _without_rows(compared: Report) -> Iterable[str]:
+def _missing_tool_row_sentences(compared: Report) -> Iterable[str]:
     """Yield a sentence for each tool that failed or that counts no MACs."""
     for answer in compared.profiles or ():
         if isinstance(answer, Failure):

@@ -60,44 +60,44 @@ def count_case(task: SweepTask) -> CountedCase:
     begun = time.perf_counter()
     with filter_warnings("ignore"):  # each model would warn of its usual input
         rows = _count_rows(task)
-    result = CountedCase(row_contents(task, rows), time.perf_counter() - begun)
-    record_case(task.store, result)
+    result = CountedCase(row_contents_by_key(task, rows), time.perf_counter() - begun)
+    record_case_rows(task.store, result)
     return result
 
 
-def record_case(store: str, result: CountedCase) -> None:
+def record_case_rows(store: str, result: CountedCase) -> None:
     """Write the rows of a case into a store, if it is one."""
     if store:
         SweepStore(Path(store)).record_rows(result.contents, result.seconds)
 
 
-def row_contents(task: SweepTask, rows: Rows) -> dict[str, dict[str, Any]]:
+def row_contents_by_key(task: SweepTask, rows: Rows) -> dict[str, dict[str, Any]]:
     """Return what the store keeps of the rows, by their keys; a row that is not there is a
     failure.
     """
     contents = {}
     for key in task.keys:
-        row = rows.get((key.kind, key.tool)) or _row_of_failure(
+        row = rows.get((key.kind, key.tool)) or _failure_row(
             task.case, key, "accept", "it does not count models of this kind"
         )
         contents[key.digest] = {"row": msgspec.to_builtins(row), "versions": key.versions}
     return contents
 
 
-def fail_case(task: SweepTask, message: str) -> CountedCase:
+def failure_rows_of_case(task: SweepTask, message: str) -> CountedCase:
     """Return the rows of a case whose process ended: failures with this message."""
-    rows = _fail_all(task, "crash", message)
-    return CountedCase(row_contents(task, rows), 0.0)
+    rows = _failure_rows(task, "crash", message)
+    return CountedCase(row_contents_by_key(task, rows), 0.0)
 
 
-def _fail_all(task: SweepTask, stage: str, message: str) -> Rows:
+def _failure_rows(task: SweepTask, stage: str, message: str) -> Rows:
     """Return a failure for each row of a task."""
     return {
-        (key.kind, key.tool): _row_of_failure(task.case, key, stage, message) for key in task.keys
+        (key.kind, key.tool): _failure_row(task.case, key, stage, message) for key in task.keys
     }
 
 
-def _row_of_failure(case: SweepCase, key: RowKey, stage: str, message: str) -> SweepRow:
+def _failure_row(case: SweepCase, key: RowKey, stage: str, message: str) -> SweepRow:
     """Return a row without a number."""
     tool, _, edition = key.tool.partition("@")
     return SweepRow(
@@ -122,9 +122,9 @@ def _count_rows(task: SweepTask) -> Rows:
             numbers = predict_model_numbers(request, choose_conventions(conventions))
             rows = _rows_of_numbers(task.case, numbers) | rows
     except CrossflopsError as error:
-        return _fail_all(task, "count", error.message) | rows
+        return _failure_rows(task, "count", error.message) | rows
     except (Exception, SystemExit) as error:  # a model may raise whatever it likes, or leave
-        return _fail_all(task, "count", error_words(error)) | rows
+        return _failure_rows(task, "count", error_words(error)) | rows
     return rows
 
 
@@ -188,9 +188,9 @@ def _causes_of_account(account: Reconciliation, per_mac: int) -> dict[str, Amoun
     An explanation in MACs is scaled by the step of the unit, which is booked last. Here each has
     its own part of that step, and the unit what the native count would have.
     """
-    return _causes_with_unit(
+    return _with_unit_cause(
         [
-            (step.cause, step.amount + (per_mac - 1) * _macs_of_step(step))
+            (step.cause, step.amount + (per_mac - 1) * _explanation_macs(step))
             for step in account.explanations
             if step.cause != PER_MAC
         ],
@@ -198,12 +198,12 @@ def _causes_of_account(account: Reconciliation, per_mac: int) -> dict[str, Amoun
     )
 
 
-def _macs_of_step(step: Explanation) -> int:
+def _explanation_macs(step: Explanation) -> int:
     """Return the part of an explanation that is in MACs."""
     return step.macs if isinstance(step.macs, int) else 0
 
 
-def _causes_with_unit(amounts: list[tuple[str, Amount]], difference: Amount) -> dict[str, Amount]:
+def _with_unit_cause(amounts: list[tuple[str, Amount]], difference: Amount) -> dict[str, Amount]:
     """Return the amounts by cause, with what is left of `difference` as that of the unit."""
     causes: dict[str, Amount] = {}
     for cause, amount in amounts:
@@ -256,7 +256,7 @@ def _row_of_number(native: SweepRow, number: ConventionNumber) -> SweepRow:
         per_mac=number.per_mac,
         total=number.total,
         uncounted=0,
-        causes=_causes_with_unit(amounts, number.total - (native.macs or 0))
+        causes=_with_unit_cause(amounts, number.total - (native.macs or 0))
         if is_explained
         else {},
         residual=0 if is_explained else None,

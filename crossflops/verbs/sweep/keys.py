@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 
 from crossflops.errors import CrossflopsError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.frontends import FRONTENDS, library_of_target
 from crossflops.operators.formula_sources import formula_locations_for_workers
 from crossflops.plugins.choice import Choice, choose_tools
 from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.plugins.elsewhere import Offer, ask_interpreters_for_tools, interpreters_by_tool
 from crossflops.report.sweep import NATIVE, Kind, SweepCase
-from crossflops.targets import is_file
+from crossflops.targets import is_onnx_target
 from crossflops.targets.target import full_target_name
 from crossflops.verbs.model_numbers import choose_conventions
 from crossflops.verbs.provenance import distribution_version
@@ -141,11 +141,11 @@ def _model_versions(target: str) -> dict[str, str]:
     """Return the versions on which the count of a model depends, and the hash of its file."""
     names = list(_OF_FILES)
     digests: dict[str, str] = {}
-    if not is_file(target):
+    if not is_onnx_target(target):
         names += [name for frontend in FRONTENDS for _, name in frontend.versions]
         package = _package_of_target(target)
         names += _distributions_of_package(package)
-        digests |= _module_digest(package) if package else {}
+        digests |= _package_source_digest(package) if package else {}
     digests |= _file_digest(target)
     folders = tuple(sys.path)
     versions = {name: distribution_version(name, folders) for name in dict.fromkeys(names)}
@@ -170,11 +170,11 @@ def _package_of_target(target: str) -> str:
 @functools.cache
 def _distributions_of_package(package: str) -> tuple[str, ...]:
     """Return the names of the distributions that install a package."""
-    return tuple(dict.fromkeys(_packages().get(package, ())))
+    return tuple(dict.fromkeys(_distributions_by_package().get(package, ())))
 
 
 @functools.cache
-def _packages() -> Mapping[str, list[str]]:
+def _distributions_by_package() -> Mapping[str, list[str]]:
     """Return the names of the distributions by the package that they install."""
     from importlib.metadata import packages_distributions
 
@@ -182,7 +182,7 @@ def _packages() -> Mapping[str, list[str]]:
 
 
 @functools.cache
-def _module_digest(package: str) -> dict[str, str]:
+def _package_source_digest(package: str) -> dict[str, str]:
     """Return {package: hash} of the source of a package that no distribution has installed."""
     if _distributions_of_package(package):
         return {}
@@ -219,7 +219,7 @@ def _hash_file(file: Path) -> str:
 def _formula_digests() -> dict[str, str]:
     """Return the hashes of the files of formulas that are in force, by name."""
     return {
-        f"formulas {file.name}": hashlib.sha256(contents(file)).hexdigest()
+        f"formulas {file.name}": hashlib.sha256(read_file_bytes(file)).hexdigest()
         for file in map(Path, formula_locations_for_workers())
         if file.is_file()
     }

@@ -23,12 +23,12 @@ def match_published_figures(path: str, rows: Sequence[SweepRow]) -> tuple[Publis
         _match_figure(figure, row)
         for figure in published
         for row in native
-        if _is_about(figure, row)
+        if _is_figure_of_row(figure, row)
     )
     return tuple(point for point in matches if point is not None)
 
 
-def _is_about(figure: PublishedRow, row: SweepRow) -> bool:
+def _is_figure_of_row(figure: PublishedRow, row: SweepRow) -> bool:
     """Return whether a figure is one of the model of a row, at its input with a batch of one."""
     target = row.case.target
     if figure.target not in (target, target.rpartition(":")[2]):

@@ -39,10 +39,10 @@ def hash_key(fields: Mapping[str, Any]) -> str:
     >>> hash_key({"a": 1, "b": 2}) == hash_key({"b": 2, "a": 1})
     True
     """
-    return hashlib.sha256(_to_json(fields)).hexdigest()
+    return hashlib.sha256(_to_json_bytes(fields)).hexdigest()
 
 
-def _to_json(value: Any) -> bytes:
+def _to_json_bytes(value: Any) -> bytes:
     """Return a value as JSON. Integers have all their digits, also those beyond 64 bits."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False).encode()
 
@@ -60,7 +60,7 @@ class SweepStore:
 
     def row_keys(self) -> set[str]:
         """Return the keys of all rows."""
-        return {key for key, _ in self._select("SELECT key, content FROM rows")}
+        return {key for key, _ in self._select_index_rows("SELECT key, content FROM rows")}
 
     def make_index(self) -> None:
         """Make the folder with an empty index, unless it is there. Raises InputError if it cannot
@@ -71,8 +71,8 @@ class SweepStore:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise self._unusable(error) from error
-        with self._index("rwc"):
+            raise self._store_error(error) from error
+        with self._open_index_transaction("rwc"):
             pass
 
     def record_rows(self, rows: Mapping[str, Mapping[str, Any]], seconds: float) -> None:
@@ -83,7 +83,7 @@ class SweepStore:
         """
         self.make_index()
         hashes = {key: self._write_content(content) for key, content in rows.items()}
-        with self._index("rw") as index:
+        with self._open_index_transaction("rw") as index:
             now = time.time()
             index.executemany(_INSERT, [(key, name, seconds, now) for key, name in hashes.items()])
 
@@ -95,7 +95,7 @@ class SweepStore:
         """Return the contents of the rows with these keys. Raises InputError if the store does
         not have one of them.
         """
-        names = dict(self._select("SELECT key, content FROM rows"))
+        names = dict(self._select_index_rows("SELECT key, content FROM rows"))
         contents = {}
         for key in keys:
             if key not in names:
@@ -105,23 +105,23 @@ class SweepStore:
 
     def read_rows(self) -> list[dict[str, Any]]:
         """Return the contents of all rows, the oldest first."""
-        names = self._select("SELECT key, content FROM rows ORDER BY recorded, key")
+        names = self._select_index_rows("SELECT key, content FROM rows ORDER BY recorded, key")
         return [self._read_content(name) for _, name in names]
 
     def computation_counts(self) -> dict[str, int]:
         """Return how often each row was computed, by its key."""
-        return dict(self._select("SELECT key, computed FROM rows"))
+        return dict(self._select_index_rows("SELECT key, computed FROM rows"))
 
-    def _select(self, query: str) -> list[tuple[Any, Any]]:
+    def _select_index_rows(self, query: str) -> list[tuple[Any, Any]]:
         """Return the rows of a query, [] if there is no store; nothing is made."""
         if not self.exists:
             return []
-        with self._index("rw") as index:
+        with self._open_index_transaction("rw") as index:
             return index.execute(query).fetchall()
 
     def _write_content(self, content: Mapping[str, Any]) -> str:
         """Write the JSON file of a content, unless it is there; return its hash."""
-        data = _to_json(content)
+        data = _to_json_bytes(content)
         name = hashlib.sha256(data).hexdigest()
         file = self._content_file(name)
         with _WRITING:
@@ -142,7 +142,7 @@ class SweepStore:
                 return content
         except OSError:
             pass
-        with self._index("rw") as index:
+        with self._open_index_transaction("rw") as index:
             index.execute("DELETE FROM rows WHERE content = ?", (name,))
         file.unlink(missing_ok=True)
         raise InputError(
@@ -155,7 +155,7 @@ class SweepStore:
         return self._folder / "contents" / name[:2] / f"{name}.json"
 
     @contextmanager
-    def _index(self, mode: str) -> Iterator[sqlite3.Connection]:
+    def _open_index_transaction(self, mode: str) -> Iterator[sqlite3.Connection]:
         """Open the index for one transaction; with mode "rwc" it is made, "rw" asks for one that
         is there.
 
@@ -167,8 +167,8 @@ class SweepStore:
                 index.execute(_TABLE)  # a process may have ended between the file and the table
                 yield index
         except (OSError, sqlite3.Error) as error:
-            raise self._unusable(error) from error
+            raise self._store_error(error) from error
 
-    def _unusable(self, error: Exception) -> InputError:
+    def _store_error(self, error: Exception) -> InputError:
         """Return the error for a folder that cannot be a store."""
         return InputError(f"{self._folder} cannot be used as the store of a sweep: {error}", _HINT)

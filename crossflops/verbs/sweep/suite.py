@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import InputError, nearest_name_hint
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.frontends.named import SIZES
 from crossflops.report.sweep import SweepCase
 from crossflops.targets.request import Request
@@ -60,7 +60,7 @@ def read_suite(suite: str | Path | Mapping[str, Any]) -> Suite:
         return _suite_from_table(suite, "the suite", "suite", Path())
     path = Path(suite)
     try:
-        table = tomllib.loads(contents(path).decode("utf-8-sig"))
+        table = tomllib.loads(read_file_bytes(path).decode("utf-8-sig"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", "give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -80,9 +80,9 @@ def _suite_from_table(table: Mapping[str, Any], source: str, name: str, folder: 
         if not isinstance(model, Mapping):
             raise InputError(f"{where} is not a table", _EXAMPLE)
         _refuse_unknown_keys(model, _MODEL_KEYS, where)
-        for item in _model_items({**_keys_for_all(table), **model}, where):
+        for item in _model_items({**_options_for_all_models(table), **model}, where):
             key = msgspec.json.encode(item.case, order="sorted")
-            items[key] = _join_items(items[key], item) if key in items else item
+            items[key] = _join_tools_of_items(items[key], item) if key in items else item
     published = _text_or_default(table, "published", source)
     return Suite(
         name=name,
@@ -91,7 +91,7 @@ def _suite_from_table(table: Mapping[str, Any], source: str, name: str, folder: 
     )
 
 
-def _join_items(first: SuiteItem, second: SuiteItem) -> SuiteItem:
+def _join_tools_of_items(first: SuiteItem, second: SuiteItem) -> SuiteItem:
     """Return one item of two that are about the same case: it has the tools of both."""
     tools = None
     if first.tools is not None and second.tools is not None:
@@ -100,7 +100,7 @@ def _join_items(first: SuiteItem, second: SuiteItem) -> SuiteItem:
     return msgspec.structs.replace(first, tools=tools, conventions=conventions)
 
 
-def _keys_for_all(table: Mapping[str, Any]) -> dict[str, Any]:
+def _options_for_all_models(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a suite that hold for each of its models, unless the model has them."""
     return {key: table[key] for key in _SHARED if key in table}
 

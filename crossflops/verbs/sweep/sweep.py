@@ -25,8 +25,8 @@ from crossflops.verbs.sweep.items import (
     CountedCase,
     SweepTask,
     count_case,
-    fail_case,
-    record_case,
+    failure_rows_of_case,
+    record_case_rows,
 )
 from crossflops.verbs.sweep.keys import RowKey, ToolVersions, find_row_keys
 from crossflops.verbs.sweep.published import match_published_figures
@@ -71,14 +71,14 @@ def run_sweep(
     read = read_suite(suite)
     store = SweepStore(Path(choice.store))
     stored_keys = store.row_keys()
-    earlier = _read_earlier(choice.compare_to) if choice.compare_to else ()
+    earlier = _read_earlier_store(choice.compare_to) if choice.compare_to else ()
     items = _choose_items(read, choice)
     versions = ToolVersions()
     item_keys = [(item, find_row_keys(item, versions)) for item in items]
     tasks = [
         task
         for item, keys in item_keys
-        if (task := _missing_rows(item, keys, stored_keys, choice))
+        if (task := _task_for_missing_rows(item, keys, stored_keys, choice))
     ]
     if tasks:
         store.make_index()
@@ -97,7 +97,7 @@ def run_sweep(
     )
 
 
-def _read_earlier(folder: str) -> list[tuple[SweepRow, dict[str, str]]]:
+def _read_earlier_store(folder: str) -> list[tuple[SweepRow, dict[str, str]]]:
     """Return the rows of another store with their versions; raise InputError if it is not one."""
     if not SweepStore(Path(folder)).exists:
         raise InputError(
@@ -132,7 +132,7 @@ def _is_chosen(item: SuiteItem, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
-def _missing_rows(
+def _task_for_missing_rows(
     item: SuiteItem, keys: tuple[RowKey, ...], stored_keys: set[str], choice: SweepChoice
 ) -> SweepTask | None:
     """Return the task that counts the rows that are not recorded, None if all are."""
@@ -172,13 +172,13 @@ def _count_tasks(
     """Count the tasks in an executor, and record the rows of each as it ends."""
     pace = _Pace(items, len(tasks), on_progress)
     if not tasks:
-        pace.say_end()
+        pace.report_end()
         return
     jobs = choice.jobs or choose_jobs(2 * len(tasks))
     with _open_executor(choice, min(jobs, len(tasks))) as executor:
         for task, result in _iterate_results(executor, tasks, jobs * _WAITING, choice):
-            pace.say_case(task, result)
-    pace.say_end()
+            pace.report_case(task, result)
+    pace.report_end()
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def _open_executor(choice: SweepChoice, jobs: int) -> Iterator[Executor]:
 
 
 def _iterate_results(
-    executor: Executor, tasks: Sequence[SweepTask], most: int, choice: SweepChoice
+    executor: Executor, tasks: Sequence[SweepTask], max_pending: int, choice: SweepChoice
 ) -> Iterator[tuple[SweepTask, CountedCase]]:
     """Yield each task with its rows, as they end; at most so many are handed over at a time.
 
@@ -208,7 +208,7 @@ def _iterate_results(
         while True:
             for task in left:
                 running[executor.submit(count_case, task)] = task
-                if choice.executor is None and len(running) >= most:
+                if choice.executor is None and len(running) >= max_pending:
                     break
             if not running:
                 return
@@ -231,11 +231,11 @@ def _record_result(
     try:
         result = future.result()
     except WorkerEndedError as error:
-        result = fail_case(task, error.message)
+        result = failure_rows_of_case(task, error.message)
     else:
         if choice.executor is None:
             return result
-    record_case(choice.store, result)
+    record_case_rows(choice.store, result)
     return result
 
 
@@ -253,7 +253,7 @@ class _Pace:
         self._begun = time.monotonic()
         self._on_progress = on_progress
 
-    def say_case(self, task: SweepTask, result: CountedCase) -> None:
+    def report_case(self, task: SweepTask, result: CountedCase) -> None:
         """Report a case that ended."""
         self._done += 1
         self._failed += any(content["row"].get("failure") for content in result.contents.values())
@@ -264,7 +264,7 @@ class _Pace:
             f"({_rate_text(self._done, seconds)}, {_duration_text(left)} left)"
         )
 
-    def say_end(self) -> None:
+    def report_end(self) -> None:
         """Report what was counted in all."""
         seconds = time.monotonic() - self._begun
         words = [f"{count_with_noun(self._done, 'model')} counted in {_duration_text(seconds)}"]

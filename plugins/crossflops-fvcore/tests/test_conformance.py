@@ -10,7 +10,7 @@ from torch import nn
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.testing.conformance import Conformance, run_here
+from crossflops.testing.conformance import Conformance, run_tool_in_process
 
 pytestmark = pytest.mark.tools
 
@@ -95,7 +95,7 @@ class TestConformance(Conformance):
     def test_what_is_not_traced_is_predicted_to_fail(self, model, args, kwargs, said):
         """The convention says beforehand that it raises, and with which words."""
         seen = self.observe(model, args, kwargs, Setting())
-        answer = run_here(self.adapter, model, args, kwargs, Setting())
+        answer = run_tool_in_process(self.adapter, model, args, kwargs, Setting())
         assert isinstance(answer, Failure)
         with pytest.raises(PredictionError) as caught:
             predict(self.convention, seen.trace, Setting(), seen.ledger)
@@ -118,4 +118,4 @@ class TestConformance(Conformance):
         """The node of the trace counts, not the operator that the model called."""
         seen = self.observe(model, (x,), {}, Setting())
         assert predict(self.convention, seen.trace, Setting(), seen.ledger).total == figure
-        assert run_here(self.adapter, model, (x,), {}, Setting()).total == figure
+        assert run_tool_in_process(self.adapter, model, (x,), {}, Setting()).total == figure

@@ -10,7 +10,7 @@ from crossflops_jax import CompiledProgram, LoweredProgram
 from crossflops.errors import MissingExtraError
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_adapter_from_path
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 
 jax = pytest.importorskip("jax")
 
@@ -25,7 +25,7 @@ def spec(*shape, dtype="float32"):
 
 def profile(tool, model, *args):
     """What the adapter says."""
-    source = from_object(model, (args, {}))
+    source = source_from_object(model, (args, {}))
     return tool().profile(source.model, source.args, source.kwargs, Setting())
 
 

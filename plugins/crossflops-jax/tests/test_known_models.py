@@ -10,7 +10,7 @@ from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.prediction import predict
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 from crossflops.tools.registry import find_convention
 
 jax = pytest.importorskip("jax")
@@ -29,7 +29,7 @@ def spec(*shape, dtype="float32"):
 def explained(model, *specs):
     """The reconciliations of both tools; every node has a count, and the residual is 0."""
     conventions = [find_convention(tool.convention) for tool in TOOLS]
-    source = from_object(model, (specs, {}))
+    source = source_from_object(model, (specs, {}))
     views = [convention.view(Setting()) for convention in conventions]
     graph, trace = normalize(source, Setting(), views)
     ledger = count(graph)

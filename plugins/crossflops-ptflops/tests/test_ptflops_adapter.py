@@ -16,7 +16,7 @@ from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_adapter_from_path
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.tools.registry import find_convention
-from crossflops.workers.observe import run_here
+from crossflops.workers.observe import run_tool_in_process
 
 pytestmark = pytest.mark.tools
 
@@ -113,7 +113,9 @@ def test_a_dict_is_one_input_by_keyword():
 
 def test_what_ptflops_swallows_is_raised():
     """It prints the exception of the model and answers None."""
-    answer = run_here(PtflopsPytorch(), block(), (torch.randn(1, 4, 8, 8),), {}, Setting())
+    answer = run_tool_in_process(
+        PtflopsPytorch(), block(), (torch.randn(1, 4, 8, 8),), {}, Setting()
+    )
     assert isinstance(answer, Failure)
     assert answer.stage == "run"
     assert "expected input[1, 4, 8, 8] to have 3 channels" in answer.message

@@ -8,7 +8,7 @@ from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.prediction import predict
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 from crossflops.tools.registry import find_convention
 
 tf = pytest.importorskip("tensorflow")
@@ -20,7 +20,7 @@ layers = keras.layers
 
 def explained(model, *specs):
     """The reconciliation of what the profiler prints; every node has a count."""
-    source = from_object(model, (specs, {}))
+    source = source_from_object(model, (specs, {}))
     graph, trace = normalize(source, Setting())
     ledger = count(graph)
     assert not ledger.uncounted

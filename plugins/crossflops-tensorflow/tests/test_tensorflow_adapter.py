@@ -8,7 +8,7 @@ from crossflops_tensorflow import TensorFlowProfiler
 
 from crossflops.ir.trace import Setting
 from crossflops.plugins.discovery import load_adapter_from_path
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 from crossflops.verbs.api import compare
 
 tf = pytest.importorskip("tensorflow")
@@ -36,7 +36,7 @@ def small():
 
 def profile(model, *args, **kwargs):
     """What the adapter says."""
-    source = from_object(model, (args, kwargs))
+    source = source_from_object(model, (args, kwargs))
     return TensorFlowProfiler().profile(source.model, source.args, source.kwargs, Setting())
 
 

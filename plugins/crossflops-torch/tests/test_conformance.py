@@ -8,7 +8,7 @@ from torch import nn
 from crossflops.frontends.pytorch.load.model import reset_compiler
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import predict
-from crossflops.testing.conformance import Conformance, run_here
+from crossflops.testing.conformance import Conformance, run_tool_in_process
 
 pytestmark = pytest.mark.tools
 
@@ -84,7 +84,7 @@ class TestConformance(Conformance):
         reset_compiler()  # torch.cond, of a run under a mode before
         seen = self.observe(model, inputs, {}, Setting())
         assert predict(self.convention, seen.trace, Setting(), seen.ledger).total == 2 * macs
-        assert run_here(self.adapter, model, inputs, {}, Setting()).total == 2 * macs
+        assert run_tool_in_process(self.adapter, model, inputs, {}, Setting()).total == 2 * macs
 
     def test_a_complex_convolution_is_three_real_ones(self):
         """7 x 7 positions, 8 x 4 x 3 x 3 weights; and each counts two."""
@@ -93,4 +93,4 @@ class TestConformance(Conformance):
         seen = self.observe(model, (image,), {}, Setting())
         figure = 2 * 3 * 49 * 8 * 4 * 9
         assert predict(self.convention, seen.trace, Setting(), seen.ledger).total == figure
-        assert run_here(self.adapter, model, (image,), {}, Setting()).total == figure
+        assert run_tool_in_process(self.adapter, model, (image,), {}, Setting()).total == figure

@@ -8,7 +8,7 @@ from torch import nn
 from crossflops.frontends.pytorch.load.model import reset_compiler
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import predict
-from crossflops.testing.conformance import Conformance, run_here
+from crossflops.testing.conformance import Conformance, run_tool_in_process
 
 pytestmark = pytest.mark.tools
 
@@ -50,4 +50,4 @@ class TestConformance(Conformance):
         seen = self.observe(model, inputs, {}, Setting())
         predicted = predict(self.convention, seen.trace, Setting(), seen.ledger).total
         reset_compiler()
-        assert run_here(self.adapter, model, inputs, {}, Setting()).total == predicted
+        assert run_tool_in_process(self.adapter, model, inputs, {}, Setting()).total == predicted

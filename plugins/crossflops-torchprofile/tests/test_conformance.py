@@ -8,7 +8,7 @@ from torch import nn
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
 from crossflops.rules.prediction import PredictionError, predict
-from crossflops.testing.conformance import Conformance, run_here
+from crossflops.testing.conformance import Conformance, run_tool_in_process
 
 pytestmark = pytest.mark.tools
 
@@ -39,7 +39,7 @@ class TestConformance(Conformance):
         seen = self.observe(model, (), rows, Setting())
         with pytest.raises(PredictionError, match="only by keyword"):
             predict(self.convention, seen.trace, Setting(), seen.ledger)
-        answer = run_here(self.adapter, model, (), rows, Setting())
+        answer = run_tool_in_process(self.adapter, model, (), rows, Setting())
         assert isinstance(answer, Failure)
         assert "only by keyword" in answer.message
 
@@ -50,6 +50,6 @@ class TestConformance(Conformance):
         seen = self.observe(model, (image,), {}, Setting())
         with pytest.raises(PredictionError, match="no attribute 'cs'"):
             predict(self.convention, seen.trace, Setting(), seen.ledger)
-        answer = run_here(self.adapter, model, (image,), {}, Setting())
+        answer = run_tool_in_process(self.adapter, model, (image,), {}, Setting())
         assert isinstance(answer, Failure)
         assert "has no attribute 'cs'" in answer.message

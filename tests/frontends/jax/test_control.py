@@ -9,7 +9,7 @@ from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.graph import Control
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, load_target_source
+from crossflops.targets import load_target_source, source_from_object
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -35,7 +35,7 @@ def test_a_loop_of_unknown_trips():
     def model(x):
         return jax.lax.while_loop(lambda x: x.sum() < 5, lambda x: x @ x, x)
 
-    ledger = count(normalize(from_object(model, (spec(8, 8),)), Setting())[0])
+    ledger = count(normalize(source_from_object(model, (spec(8, 8),)), Setting())[0])
     (gap,) = ledger.uncounted
     assert gap.node.op.type == "Loop"
     assert "--trips Loop_1=N" in gap.reason
@@ -63,7 +63,7 @@ def test_the_branch_that_counts_can_be_told():
     def told(**options):
         return crossflops.count(model, spec(8, 8), **options).macs
 
-    graph, _ = normalize(from_object(model, (spec(8, 8),)), Setting())
+    graph, _ = normalize(source_from_object(model, (spec(8, 8),)), Setting())
     assert count(graph).total.macs == 2 * 8**3
     assert told(branches={"If_1": "else"}) == 8**3
     assert told(branches={"If_1": "sum"}) == 3 * 8**3

@@ -11,7 +11,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, load_target_source
+from crossflops.targets import load_target_source, source_from_object
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -66,7 +66,7 @@ def spec(*shape, dtype="float32"):
 
 def counted(model, *args, **kwargs):
     """Graph, trace and ledger of a model object."""
-    graph, trace = normalize(from_object(model, (args, kwargs)), Setting())
+    graph, trace = normalize(source_from_object(model, (args, kwargs)), Setting())
     return graph, trace, count(graph)
 
 
@@ -196,7 +196,7 @@ def test_a_missing_converter(monkeypatch):
     """One line, and the extra that brings it."""
     monkeypatch.setitem(sys.modules, "jax2onnx", None)
     with pytest.raises(MissingExtraError, match="jax2onnx") as caught:
-        from_object(small(), spec(1, 16, 16, 3))
+        source_from_object(small(), spec(1, 16, 16, 3))
     assert "crossflops[jax]" in caught.value.hint
 
 
@@ -235,7 +235,9 @@ def test_padding_of_pools():
         return lambda x: nnx.max_pool(x, (3, 3), strides=(2, 2), padding=padding)
 
     for padding in (((1, 1), (1, 1)), "SAME"):
-        source = from_object(pool(padding), jax.ShapeDtypeStruct((1, 16, 16, 8), jnp.float32))
+        source = source_from_object(
+            pool(padding), jax.ShapeDtypeStruct((1, 16, 16, 8), jnp.float32)
+        )
         graph, _ = normalize(source, Setting())
         (node,) = [node for node in graph.nodes if node.op.type == "MaxPool"]
         assert node.outputs[0].numel == 8 * 8 * 8

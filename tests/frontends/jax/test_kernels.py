@@ -7,7 +7,7 @@ import crossflops
 from crossflops.frontends import build_model_program
 from crossflops.ir.profile import Failure
 from crossflops.ir.trace import Setting
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -106,7 +106,7 @@ def test_a_body_for_every_place(name, interpret):
     assert not report.uncounted
     assert report.macs == macs
     if interpret:
-        data, _, _ = build_model_program(from_object(model, specs), Setting())
+        data, _, _ = build_model_program(source_from_object(model, specs), Setting())
         random = np.random.default_rng(0)
         arrays = [random.uniform(0.1, 1, array.shape).astype("float32") for array in specs]
         session = onnxruntime.InferenceSession(data)

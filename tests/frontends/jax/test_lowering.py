@@ -8,7 +8,7 @@ from crossflops.errors import NormalizeError
 from crossflops.frontends import build_model_program
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -93,7 +93,7 @@ EQUAL = {
 
 def read(model, *specs):
     """The bytes of the ONNX model, its graph and its trace."""
-    return build_model_program(from_object(model, specs), Setting())
+    return build_model_program(source_from_object(model, specs), Setting())
 
 
 def computed(data, arrays):
@@ -214,7 +214,7 @@ def test_an_update_of_a_whole_array(name):
     report = crossflops.count(model, given)
     assert not report.uncounted
     assert report.flops == flops
-    data, _, _ = build_model_program(from_object(model, (given,)), Setting())
+    data, _, _ = build_model_program(source_from_object(model, (given,)), Setting())
     array = np.random.default_rng(0).uniform(0, 1, (2, 4)).astype("float32")
     session = onnxruntime.InferenceSession(data)
     (output,) = session.run(None, {session.get_inputs()[0].name: array})

@@ -6,7 +6,7 @@ from crossflops.errors import InputError
 from crossflops.frontends import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -40,7 +40,7 @@ def spec(*shape, dtype="float32"):
 
 def counted(model, *args, **kwargs):
     """Graph, trace and ledger of a model object."""
-    graph, trace = normalize(from_object(model, (args, kwargs)), Setting())
+    graph, trace = normalize(source_from_object(model, (args, kwargs)), Setting())
     return graph, trace, count(graph)
 
 

@@ -13,7 +13,7 @@ from crossflops.ledger.count import count, count_dead
 from crossflops.reconcile.walk import reconcile
 from crossflops.tools.registry import find_convention
 from crossflops.verbs import api
-from crossflops.verbs.count import CountedModel, predict_in_graph
+from crossflops.verbs.count import CountedModel, predict_from_graph_nodes
 from tests.onnx_files import graph_of, ledger_of, parsed, saved, with_weights
 
 A, B, C = 2 * 4 * 3, 2 * 4 * 5, 2 * 4 * 4  # products of [2,4] with [4,3], [4,5] and [4,4]
@@ -138,7 +138,9 @@ def test_tools_that_read_files_count_it(tool, amount, tmp_path):
     path = saved(tmp_path, with_weights(text, "a", "b", "r"))
     graph, trace = normalize_onnx_file(OnnxFile(path=path, inlined=False), Setting())
     counted = CountedModel(graph, trace, count(graph))
-    account = reconcile(predict_in_graph(find_convention(tool), counted), trace, counted.ledger)
+    account = reconcile(
+        predict_from_graph_nodes(find_convention(tool), counted), trace, counted.ledger
+    )
     booked = {step.cause: step.amount for step in account.explanations}
     assert booked.pop("control.dead-code") == amount
     assert not booked

@@ -10,7 +10,7 @@ from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.render.terminal import terminal
-from crossflops.targets import from_object, load_target_source
+from crossflops.targets import load_target_source, source_from_object
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -45,7 +45,7 @@ def test_pickles_are_read_on_demand_only(tmp_path):
 def test_a_file_tells_of_the_same_parameters(name, params, tmp_path):
     """Of a bare file they stand in attributes, where the operator is of ai.onnx.ml."""
     model = fitted(name)[0]
-    data, graph, _ = build_model_program(from_object(model, X[:1]), Setting())
+    data, graph, _ = build_model_program(source_from_object(model, X[:1]), Setting())
     path = tmp_path / "model.onnx"
     path.write_bytes(data)
     file, _ = normalize(load_target_source(str(path), {}, ()), Setting())
@@ -58,7 +58,7 @@ def test_a_file_of_a_tree_has_thresholds_and_values(tmp_path):
     model = made("DecisionTreeRegressor", max_depth=2, random_state=0).fit(X, X[:, 0])
     path = tmp_path / "tree.onnx"
     path.write_bytes(
-        build_model_program(from_object(model, X[:1].astype(np.float32)), Setting())[0]
+        build_model_program(source_from_object(model, X[:1].astype(np.float32)), Setting())[0]
     )
     file, _ = normalize(load_target_source(str(path), {}, ()), Setting())
     assert file.params == 3 + 4

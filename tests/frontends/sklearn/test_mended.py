@@ -9,7 +9,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, model_source
+from crossflops.targets import model_source, source_from_object
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -24,7 +24,7 @@ LINEAR = 4 * 3  # MACs of four features and three classes
 
 def counted(model):
     """Graph, trace and ledger for one row; no node is left out."""
-    graph, trace = normalize(from_object(model, X[:1]), Setting())
+    graph, trace = normalize(source_from_object(model, X[:1]), Setting())
     ledger = count(graph)
     assert not ledger.uncounted
     return graph, trace, ledger

@@ -10,7 +10,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, model_source
+from crossflops.targets import model_source, source_from_object
 
 pytest.importorskip("sklearn")
 pytest.importorskip("skl2onnx")
@@ -177,14 +177,14 @@ def test_shapes_are_checked_before_anything_is_converted():
         counted(model, "1x5")
     assert "--input 1x4" in caught.value.hint
     with pytest.raises(InputError, match="shape of the model's input is missing"):
-        normalize(from_object(model, ()), Setting())
+        normalize(source_from_object(model, ()), Setting())
 
 
 def test_arrays_and_columns_are_inputs():
     """X itself, a list of rows, or one input for each column, of its own type."""
     model = made("LogisticRegression").fit(X, Y)
     for given in (X[:1], X[:1].tolist()):
-        graph, _ = normalize(from_object(model, given), Setting())
+        graph, _ = normalize(source_from_object(model, given), Setting())
         assert graph.inputs[0].shape == (1, 4)
         assert count(graph).total.macs == 12
     pairs = [("left", made("StandardScaler"), [0]), ("right", made("OneHotEncoder"), [1])]
@@ -201,7 +201,7 @@ def test_arrays_and_columns_are_inputs():
 def test_what_is_not_fitted_is_refused(model):
     """One line what, one line what to do."""
     with pytest.raises(InputError, match="is not fitted") as caught:
-        from_object(model, X[:1])
+        source_from_object(model, X[:1])
     assert ".fit(X, y)" in caught.value.hint
 
 
@@ -217,5 +217,5 @@ def test_without_the_converter_the_extra_is_named(monkeypatch):
     """An estimator can be made without skl2onnx."""
     monkeypatch.setitem(sys.modules, "skl2onnx", None)
     with pytest.raises(MissingExtraError, match="skl2onnx is needed") as caught:
-        from_object(made("LogisticRegression").fit(X, Y), X[:1])
+        source_from_object(made("LogisticRegression").fit(X, Y), X[:1])
     assert caught.value.hint == "pip install 'crossflops[sklearn]'"

@@ -102,10 +102,12 @@ def test_a_file_for_tools_has_them(tmp_path):
 
     from crossflops.frontends import build_model_program
     from crossflops.ir.trace import Setting
-    from crossflops.targets import from_object
+    from crossflops.targets import source_from_object
 
     model = keras.Sequential([keras.layers.Input((40,)), keras.layers.Dense(50)])
-    data, _, _ = build_model_program(from_object(model, (tf.TensorSpec((1, 40)),)), Setting())
+    data, _, _ = build_model_program(
+        source_from_object(model, (tf.TensorSpec((1, 40)),)), Setting()
+    )
     assert len(data) < 40 * 50 * 4
     (weight,) = (
         initializer

@@ -9,7 +9,7 @@ from crossflops.frontends import build_model_program, with_control
 from crossflops.ir.graph import Control
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object
+from crossflops.targets import source_from_object
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
@@ -29,7 +29,7 @@ def model_of(shape, *stack, dtype="float32"):
 
 def counted(model, shape, training=False, dtype="float32"):
     """The bytes of the ONNX model, its graph, and the MACs with no node left out."""
-    source = from_object(model, tf.TensorSpec(shape, dtype))
+    source = source_from_object(model, tf.TensorSpec(shape, dtype))
     data, graph, _ = build_model_program(source, Setting(training=training))
     ledger = count(graph)
     assert not ledger.uncounted
@@ -124,7 +124,7 @@ class Named(keras.Model):
 def test_a_dict_of_inputs(wrapped):
     """By name, as the command line gives them, or as the one argument that the model takes."""
     given = {"x": tf.TensorSpec((2, 4)), "z": tf.TensorSpec((2, 8))}
-    source = from_object(Named(), (given,) if wrapped else given)
+    source = source_from_object(Named(), (given,) if wrapped else given)
     assert count(build_model_program(source, Setting())[1]).total.macs == 2 * 4 * 8
 
 
@@ -134,14 +134,14 @@ def test_a_list_of_inputs():
     model = keras.Model(
         inputs, layers.Concatenate()([layers.Dense(8)(tensor) for tensor in inputs])
     )
-    source = from_object(model, ([tf.TensorSpec((2, 4)), tf.TensorSpec((2, 6))],))
+    source = source_from_object(model, ([tf.TensorSpec((2, 4)), tf.TensorSpec((2, 6))],))
     assert count(build_model_program(source, Setting())[1]).total.macs == 2 * (4 + 6) * 8
 
 
 def test_how_often_a_loop_runs():
     """Three products of 4 x 4 by 4 x 4, where data decides."""
     loop = tf.function(lambda x: tf.while_loop(lambda y: y[0, 0] < 5, lambda y: (y @ y,), (x,))[0])
-    source = from_object(loop, tf.TensorSpec((4, 4)))
+    source = source_from_object(loop, tf.TensorSpec((4, 4)))
     (node,) = count(build_model_program(source, Setting())[1]).uncounted
     with_trips = with_control(source, Control({node.node.key: 3}))
     assert count(build_model_program(with_trips, Setting())[1]).total.macs == 3 * 4 * 4 * 4
@@ -176,7 +176,7 @@ def body_of_loop(x):
 )
 def test_the_products_of_the_first_state_alone_are_constant(model, shape, constant):
     """Gates x batch x 8 x 8 in the first step; a GRU that resets before has x in one of them."""
-    _, graph, _ = build_model_program(from_object(model, tf.TensorSpec(shape)), Setting())
+    _, graph, _ = build_model_program(source_from_object(model, tf.TensorSpec(shape)), Setting())
     assert sum(count.constant_cost.macs for count in count(graph).counted) == constant
 
 

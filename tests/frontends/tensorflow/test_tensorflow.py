@@ -9,7 +9,7 @@ from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.targets import from_object, load_target_source
+from crossflops.targets import load_target_source, source_from_object
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
@@ -24,7 +24,7 @@ STEPS = tf.TensorSpec((2, 5, 16))
 
 def counted(model, *args, **kwargs):
     """Graph, trace and ledger of a model object."""
-    graph, trace = normalize(from_object(model, (args, kwargs)), Setting())
+    graph, trace = normalize(source_from_object(model, (args, kwargs)), Setting())
     return graph, trace, count(graph)
 
 
@@ -194,7 +194,7 @@ def test_arrays_are_inputs():
 def test_an_open_batch_is_refused():
     """TensorFlow's profiler would print 0."""
     with pytest.raises(InputError) as caught:
-        from_object(small(), tf.TensorSpec((None, 16, 16, 3)))
+        source_from_object(small(), tf.TensorSpec((None, 16, 16, 3)))
     assert "(None, 16, 16, 3)" in caught.value.message
     assert "batch" in caught.value.hint
 
