@@ -33,7 +33,7 @@ from crossflops.hardware.roofline import (
     step_efficiencies,
     what_if_bounds,
 )
-from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, storage_precision
+from crossflops.hardware.step_traffic import BITS, FORMULAS, Formats, node_loads, storage_precision
 from crossflops.ir.ledger import ZERO, CountedNode
 from crossflops.ir.roofline import (
     ByteModel,
@@ -227,7 +227,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: RooflineQuestion) ->
     graph, ledger = model.graph, model.ledger
 
     @cache
-    def node_loads(byte_model: ByteModel, formats: Formats, scale: Fraction) -> Sequence[Load]:
+    def loads_of_nodes(byte_model: ByteModel, formats: Formats, scale: Fraction) -> Sequence[Load]:
         """Return the work and the bytes of each node, for this byte model, these formats and this
         batch scale.
         """
@@ -235,7 +235,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: RooflineQuestion) ->
         rows = node_loads(graph, counts, byte_model, formats, scale)
         return tuple(_with_matched_precision(row, roofing.precision_of) for row in rows)
 
-    return node_loads
+    return loads_of_nodes
 
 
 def _with_matched_precision(load: Load, patterns: Mapping[str, str]) -> Load:
