@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -228,13 +229,14 @@ def _export_from_onnx_bytes(
 
 
 def _require_weight_values(model: Any) -> None:
-    """Raise InputError if a parameter of the model is on the meta device, so that it has no values
-    to write.
+    """Raise InputError if a parameter or a buffer of the model is on the meta device, so that it
+    has no values to write.
     """
-    named = model.named_parameters() if hasattr(model, "named_parameters") else ()
-    hollow = [name for name, weight in named if weight.is_meta]
-    if hollow:
+    lists = [getattr(model, name, None) for name in ("named_parameters", "named_buffers")]
+    tensors = chain.from_iterable(named() for named in lists if named is not None)
+    without_values = [name for name, tensor in tensors if tensor.is_meta]
+    if without_values:
         raise InputError(
-            f"the model has no values to write: {hollow[0]!r} is on the meta device",
+            f"the model has no values to write: {without_values[0]!r} is on the meta device",
             "build the model on a device with values, such as cpu",
         )

@@ -91,6 +91,15 @@ def test_weights_that_are_not_there(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_buffer_without_values_is_not_written(tmp_path):
+    """Zeros in its place would be another model."""
+    model = nn.BatchNorm1d(4).eval()
+    model.running_mean = torch.empty(4, device="meta")
+    with pytest.raises(CrossflopsError, match="'running_mean' is on the meta device"):
+        export(model, torch.ones(2, 4), to="onnx", file=tmp_path / "out.onnx")
+    assert os.listdir(tmp_path) == []
+
+
 def test_node_data_has_the_names_of_the_exported_nodes(tmp_path):
     """What is shown over the file is about its nodes."""
     model, x = nn.Sequential(nn.Linear(4, 3), nn.ReLU()), torch.ones(1, 4)
