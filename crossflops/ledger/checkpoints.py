@@ -105,7 +105,7 @@ class RecomputedNodes(NamedTuple):
     unsure: tuple[Node, ...] = ()
 
 
-def pytorch_recomputation(
+def nodes_rerun_by_pytorch_checkpoint(
     part: CheckpointPart,
     keeps: Callable[[tuple[Node, ...]], bool],
     kept: Callable[[Node, Checkpoint | None], KeptForBackward],
@@ -170,7 +170,7 @@ _PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Mul")
 _BIASED = ("Gemm", "Conv", "ConvTranspose")
 
 
-def jax_recomputation(
+def nodes_rerun_by_jax_checkpoint(
     part: CheckpointPart, requested: Mapping[str, frozenset[int]]
 ) -> RecomputedNodes:
     """Return the nodes of a JAX checkpoint that run again; `requested` has the positions of the

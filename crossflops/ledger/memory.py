@@ -221,7 +221,7 @@ def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, 
     end = len(graph.nodes)
     # Bytes that come alive at a place, and those that have gone there.
     born, gone = [0] * (end + 1), [0] * (end + 2)
-    for index, spec in _activation_tensors(graph, owner, constant):
+    for index, spec in _maker_indices_and_activation_tensors(graph, owner, constant):
         if spec.shape is None or not spec.dtype:
             unsized += 1
             continue
@@ -283,7 +283,7 @@ def _memory_sharing(graph: Graph, separate: frozenset[str]) -> MemorySharing:
     return MemorySharing(owner, frozenset(constant))
 
 
-def _activation_tensors(
+def _maker_indices_and_activation_tensors(
     graph: Graph, owner: Mapping[str, str], constant: frozenset[str]
 ) -> Iterator[tuple[int, TensorSpec]]:
     """Yield the tensors that take memory of their own, each with the index of the node that makes

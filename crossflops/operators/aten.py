@@ -396,7 +396,7 @@ def _trilinear_call_cost(
                 raise ValueError(f"axis {axis} is {extents[axis]} and {extent} long")
     slices = extents.get(unrolled, 1)
 
-    def elements(axes: set[int]) -> int:
+    def elements_per_slice(axes: set[int]) -> int:
         """Return the product of the sizes of these axes, without the axis along which the call is
         cut.
         """
@@ -405,8 +405,13 @@ def _trilinear_call_cost(
     first = has[0] | has[1]
     kept = first - (set(summed_axes) - has[2])
     sums = {*summed_axes} if unrolled in summed_axes else set()
-    added = reduction_operation_count(slices, 1) * elements({*extents} - sums) if sums else 0
-    return Cost(macs=slices * (elements(first) + elements(kept | has[2])), adds=added)
+    added = (
+        reduction_operation_count(slices, 1) * elements_per_slice({*extents} - sums) if sums else 0
+    )
+    return Cost(
+        macs=slices * (elements_per_slice(first) + elements_per_slice(kept | has[2])),
+        adds=added,
+    )
 
 
 def addmm_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:

@@ -237,7 +237,7 @@ def _backward_per_complex_number(*work: Cost) -> Backward:
     return backward
 
 
-def _complex_number_formula(cost: Cost) -> Formula:
+def _formula_per_complex_number(cost: Cost) -> Formula:
     """Return a formula that counts `cost` for each complex number of the result."""
 
     def formula(node: Node) -> Cost:
@@ -263,7 +263,7 @@ for name, (cost, words, back) in _FUNCTIONS.items():
         page=f"{TORCH_PAGES}{name}.html",
         doubt=estimate_exactness,
         backward=back if isinstance(back, str) else _backward_per_complex_number(back),
-    )(_complex_number_formula(cost))
+    )(_formula_per_complex_number(cost))
 
 operator(
     (
@@ -273,7 +273,7 @@ operator(
     "per z: a negation, which is an add",
     page=f"{TORCH_PAGES}conj_physical.html",
     backward=linear_map_backward,
-)(_complex_number_formula(Cost(adds=1)))
+)(_formula_per_complex_number(Cost(adds=1)))
 operator(
     (f"aten.{name}" for name in ("eq.Tensor", "eq.Scalar", "ne.Tensor", "ne.Scalar")),
     "per z: 2 compares",

@@ -78,7 +78,7 @@ def window_constraint(
     `min_windows` 0 a window may be larger than its padded data, and the result empty.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def window_fit_problem(node: Node) -> OperandProblem:
         """Return why the window does not fit into the data; "" if nothing is wrong."""
         shape = input_shape_or_raise(node, data)
         if len(shape) < 3:
@@ -98,7 +98,7 @@ def window_constraint(
             return ""
         return _window_size_problem(node, data, sizes, index, 2 if channels == "first" else 1)
 
-    return cache_constraint(constraint, _window_cache_key)
+    return cache_constraint(window_fit_problem, _window_cache_key)
 
 
 def _window_cache_key(node: Node) -> Hashable:
@@ -216,7 +216,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     attributes, the result is unknown.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def transposed_convolution_problem(node: Node) -> OperandProblem:
         """Return why data and weight do not fit a transposed convolution; "" if nothing
         is wrong.
         """
@@ -236,7 +236,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
             else ""
         )
 
-    return constraint
+    return transposed_convolution_problem
 
 
 def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> OperandProblem:

@@ -311,11 +311,15 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
         judged: Exactness = doubt
         return judged
 
-    def traffic(node: Node) -> tuple[int, int]:
+    def bytes_read_and_written(node: Node) -> tuple[int, int]:
         """Return (bytes read, bytes written) that the formula gives for a node."""
         assert callable(formula.bytes)
         pair = _call_function(formula, formula.bytes, OperatorCall(node, formula.names))
-        if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_count, pair)):
+        if (
+            not isinstance(pair, tuple)
+            or len(pair) != 2
+            or not all(map(_is_non_negative_integer, pair))
+        ):
             raise _formula_error(
                 formula,
                 f"returns {_short_text(pair)} as its bytes, which are not two counts",
@@ -332,7 +336,7 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
         equation=_formula_origin_and_summary(formula),
         page=formula.source,
         traffic=formula.bytes if isinstance(formula.bytes, str) else "touch",
-        moved=traffic if callable(formula.bytes) else None,
+        moved=bytes_read_and_written if callable(formula.bytes) else None,
         doubt=exactness_of_call,
         contracts=None,
         is_own=True,
@@ -388,7 +392,7 @@ def _short_text(value: object) -> str:
     return text if len(text) < 60 else f"a {type(value).__name__}"
 
 
-def _is_count(value: object) -> bool:
+def _is_non_negative_integer(value: object) -> bool:
     """Return whether a value is an integer, not negative and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -410,7 +414,7 @@ def _require_cost(formula: Formula, cost: object) -> Cost:
         )
     for kind in cost.__struct_fields__:
         amount = getattr(cost, kind)
-        if not _is_count(amount):
+        if not _is_non_negative_integer(amount):
             raise _formula_error(
                 formula,
                 f"returns {kind}={amount!r}, which is not a count",

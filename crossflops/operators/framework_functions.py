@@ -353,7 +353,7 @@ def _svd_backward(values_alone: str = "") -> Backward:
     `values_alone` is the name of that attribute.
     """
 
-    def work(node: Node) -> Cost:
+    def gradient_cost_of_used_results(node: Node) -> Cost:
         """Return the cost of the gradient of a singular value decomposition, from those results
         that reach the loss.
         """
@@ -362,7 +362,7 @@ def _svd_backward(values_alone: str = "") -> Backward:
         left, right = (vectors and _result_reaches_loss(node, index) for index in (0, 2))
         return algebra.svd_gradient_cost(m, n, left, right) * count
 
-    return first_operand_backward(work)
+    return first_operand_backward(gradient_cost_of_used_results)
 
 
 @declare_function(

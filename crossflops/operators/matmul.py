@@ -144,7 +144,7 @@ def column_scale_constraint(weight: int, *digits: int) -> Constraint:
     In onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def column_scale_problem(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each column of the weight; "" if
         nothing is wrong.
         """
@@ -161,7 +161,7 @@ def column_scale_constraint(weight: int, *digits: int) -> Constraint:
                 return f"{input_label(node, index)} needs to be one number, or one for each column"
         return ""
 
-    return constraint
+    return column_scale_problem
 
 
 def row_scale_constraint(data: int, *digits: int) -> Constraint:
@@ -169,7 +169,7 @@ def row_scale_constraint(data: int, *digits: int) -> Constraint:
     each row.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def row_scale_problem(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each row of the data; "" if
         nothing is wrong.
         """
@@ -182,7 +182,7 @@ def row_scale_constraint(data: int, *digits: int) -> Constraint:
                 return f"{input_label(node, index)} needs to be one number, or one for each row"
         return ""
 
-    return constraint
+    return row_scale_problem
 
 
 @operator(
@@ -288,16 +288,16 @@ def einsum_backward(node: Node, requested: OperandPositions, _forward: Cost) -> 
         _, first, second = _reduce_einsum_pair(left, right, needed)
         forward, result = _contract_einsum_pair(left, right, needed)
         if index in requested:
-            work[index] = _einsum_side_cost(second, first, forward)
+            work[index] = _einsum_factor_gradient_cost(second, first, forward)
         if index == 1 and 0 in requested:
-            work[0] = _einsum_side_cost(first, second, forward)
+            work[0] = _einsum_factor_gradient_cost(first, second, forward)
         if index > 1 and any(before in requested for before in range(index)):
-            inner += _einsum_side_cost(first, second, forward)
+            inner += _einsum_factor_gradient_cost(first, second, forward)
         left = result
     return Gradient(work, inner=inner)
 
 
-def _einsum_side_cost(side: LabelSizes, other: LabelSizes, forward: Cost) -> Cost:
+def _einsum_factor_gradient_cost(side: LabelSizes, other: LabelSizes, forward: Cost) -> Cost:
     """Return the cost of the gradient of one factor (`side`) of a pair of Einsum terms."""
     work = prod(_merge_einsum_labels([side, other]).values())
     if forward.macs:

@@ -515,7 +515,7 @@ def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
     return values
 
 
-def _largest_leaf_count(node: Node, kind: str) -> int:
+def _sum_of_largest_leaf_value_counts(node: Node, kind: str) -> int:
     """Return the sum, over all trees, of the most values that one leaf adds to the result."""
     return sum(max(counts) for counts in _leaf_value_counts(node, kind).values())
 
@@ -571,7 +571,7 @@ def tree_classifier_cost(node: Node) -> Cost:
     based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     row = Cost(
         compares=_forest_of_node(node).deep + max(classes - 1, 0),
-        adds=_largest_leaf_count(node, "class") + based,
+        adds=_sum_of_largest_leaf_value_counts(node, "class") + based,
     )
     return row * rows + post_transform_cost(node, rows, classes)
 
@@ -596,7 +596,9 @@ def tree_regressor_cost(node: Node) -> Cost:
     based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     walk = Cost(compares=_forest_of_node(node).deep, adds=based)
     config = string_attribute(node, "aggregate_function", "SUM")
-    joined = _leaf_aggregation_cost(node, config, _largest_leaf_count(node, "target"), targets)
+    joined = _leaf_aggregation_cost(
+        node, config, _sum_of_largest_leaf_value_counts(node, "target"), targets
+    )
     return (walk + joined) * rows + post_transform_cost(node, rows, targets)
 
 

@@ -285,7 +285,7 @@ def rank_constraint(
     """
     ranks = (allowed_ranks,) if isinstance(allowed_ranks, int) else tuple(allowed_ranks)
 
-    def constraint(node: Node) -> OperandProblem:
+    def operand_rank_problem(node: Node) -> OperandProblem:
         """Return why the operand does not have an accepted rank; "" if nothing is wrong."""
         shape = input_shape(node, index)
         if shape is None or len(shape) in ranks or (or_higher and len(shape) >= ranks[0]):
@@ -293,7 +293,7 @@ def rank_constraint(
         needed = ("at least " if or_higher else "") + " or ".join(map(str, ranks))
         return f"{input_label(node, index, name)} has rank {len(shape)}, but needs {needed}"
 
-    return constraint
+    return operand_rank_problem
 
 
 def single_number_constraint(*indices: int) -> Constraint:
@@ -301,7 +301,7 @@ def single_number_constraint(*indices: int) -> Constraint:
     vector of length 1.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def single_number_problem(node: Node) -> OperandProblem:
         """Return which operand is not one number; "" if nothing is wrong."""
         for index in indices:
             shape = input_shape(node, index)
@@ -309,13 +309,13 @@ def single_number_constraint(*indices: int) -> Constraint:
                 return f"{input_label(node, index)} needs to be one number"
         return ""
 
-    return constraint
+    return single_number_problem
 
 
 def equal_shapes_constraint(*indices: int) -> Constraint:
     """Return a constraint which requires that these operands have the same shape."""
 
-    def constraint(node: Node) -> OperandProblem:
+    def equal_shapes_problem(node: Node) -> OperandProblem:
         """Return which operand does not have the shape of the first one; "" if nothing
         is wrong.
         """
@@ -333,7 +333,7 @@ def equal_shapes_constraint(*indices: int) -> Constraint:
                 )
         return ""
 
-    return constraint
+    return equal_shapes_problem
 
 
 def shape_constraint(
@@ -343,7 +343,7 @@ def shape_constraint(
     `allowed_shapes(node)` (None: any shape).
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def allowed_shape_problem(node: Node) -> OperandProblem:
         """Return why the operand has none of the allowed shapes; "" if nothing is wrong."""
         shape = input_shape(node, index)
         options = None if shape is None else allowed_shapes(node)
@@ -352,7 +352,7 @@ def shape_constraint(
         needed = " or ".join("x".join(map(str, option)) or "a scalar" for option in options)
         return f"{input_label(node, index, name)} needs to be {needed}"
 
-    return constraint
+    return allowed_shape_problem
 
 
 def all_inputs_broadcast_constraint(node: Node) -> OperandProblem:
@@ -370,11 +370,11 @@ def broadcast_constraint_on(*indices: int, without: int = 0) -> Constraint:
     `without` axes excepted.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def operand_broadcast_problem(node: Node) -> OperandProblem:
         """Return why the operands do not broadcast; "" if nothing is wrong."""
         return _inputs_broadcast_problem(node, indices, without)
 
-    return constraint
+    return operand_broadcast_problem
 
 
 def _inputs_broadcast_problem(node: Node, indices: Sequence[int], without: int) -> OperandProblem:
@@ -413,7 +413,7 @@ def broadcast_to_constraint(
     `name` is for messages.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def broadcast_to_target_problem(node: Node) -> OperandProblem:
         """Return why the operand does not broadcast to the target shape; "" if nothing
         is wrong.
         """
@@ -423,7 +423,7 @@ def broadcast_to_constraint(
         shown = "x".join(map(str, requested)) or "a scalar"
         return f"{input_label(node, index)} does not broadcast to {name}, which is {shown}"
 
-    return constraint
+    return broadcast_to_target_problem
 
 
 def can_broadcast_to(shape: Shape, requested: Shape) -> bool:
@@ -445,14 +445,14 @@ def axis_constraint(
     or one behind its last axis).
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def axis_attribute_problem(node: Node) -> OperandProblem:
         """Return why the attribute is no axis of the operand; "" if nothing is wrong."""
         shape = input_shape(node, index)
         if shape is None or (default is None and name not in node.attrs):
             return ""
         return axis_range_problem(node, integer_attribute(node, name, default), index, last)
 
-    return constraint
+    return axis_attribute_problem
 
 
 def axis_range_problem(
@@ -479,7 +479,7 @@ def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") ->
     of the operand `index`.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def axes_problem(node: Node) -> OperandProblem:
         """Return which of the given axes is no axis of the operand; "" if nothing is wrong."""
         shape, provided = input_shape(node, index), axes_or_none(node, input_index, name)
         if shape is None or provided is None:
@@ -489,7 +489,7 @@ def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") ->
             "",
         )
 
-    return constraint
+    return axes_problem
 
 
 # -- Products ------------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
     batches broadcast.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def inner_axis_problem(node: Node) -> OperandProblem:
         """Return why the two factors do not fit; "" if nothing is wrong."""
         a, b = input_shape(node, first), input_shape(node, second)
         for index, shape in ((first, a), (second, b)):
@@ -518,7 +518,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
             return _inputs_broadcast_problem(node, (first, second), 2)
         return ""
 
-    return constraint
+    return inner_axis_problem
 
 
 # -- By rank -------------------------------------------------------------------------------------
@@ -527,11 +527,11 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
 def first_problem_constraint(*constraints: Constraint) -> Constraint:
     """Return a constraint that reports the first problem which one of these constraints finds."""
 
-    def constraint(node: Node) -> OperandProblem:
+    def first_problem(node: Node) -> OperandProblem:
         """Return the first problem that one of the constraints finds; "" if none finds one."""
         return next((wrong for constraint in constraints if (wrong := constraint(node))), "")
 
-    return constraint
+    return first_problem
 
 
 def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constraint:
@@ -540,9 +540,9 @@ def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constra
     """
     wrong = rank_constraint(index, tuple(options))
 
-    def constraint(node: Node) -> OperandProblem:
+    def problem_for_rank(node: Node) -> OperandProblem:
         """Return the problem that the constraint for this rank finds; "" if it finds none."""
         shape = input_shape(node, index)
         return "" if shape is None else options.get(len(shape), wrong)(node)
 
-    return constraint
+    return problem_for_rank

@@ -36,7 +36,7 @@ class Layer(NamedTuple):
     hidden: int
 
     @property
-    def unit_steps(self) -> int:
+    def hidden_unit_updates(self) -> int:
         """The number of updates of a hidden unit: directions * steps * hidden units."""
         return self.directions * self.steps * self.hidden
 
@@ -61,7 +61,7 @@ def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
         adds=2 if has_input(node, 3) else 0,
         compares=2 if "clip" in node.attrs else 0,
     )
-    return per_unit * (gates * layer.unit_steps)
+    return per_unit * (gates * layer.hidden_unit_updates)
 
 
 def _activation_cost_of_all_steps(
@@ -92,11 +92,11 @@ def _recurrent_constraint(gates: int) -> Constraint:
         for x, h in (("T,B", "D,B"), ("B,T", "B,D"))
     )
 
-    def constraint(node: Node) -> OperandProblem:
+    def recurrent_shape_problem(node: Node) -> OperandProblem:
         """Return why a shape is wrong in the node's layout; "" if nothing is wrong."""
         return second(node) if integer_attribute(node, "layout", 0) else first(node)
 
-    return constraint
+    return recurrent_shape_problem
 
 
 def _direction_constraint(node: Node) -> OperandProblem:
@@ -124,13 +124,13 @@ def _constant_macs_of_layer(gates: int) -> ConstantPart:
         layer = recurrent_dimensions(node, gates)
         macs = 0
         if varying.isdisjoint((0, 1)):
-            macs += gates * layer.unit_steps * layer.inputs
+            macs += gates * layer.hidden_unit_updates * layer.inputs
         if varying.isdisjoint((2, 5)):
             length = spec_shape(input_spec(node, 0), rank=3)[
                 1 if integer_attribute(node, "layout", 0) else 0
             ]
             late = node.op.type == "GRU" and not integer_attribute(node, "linear_before_reset", 0)
-            macs += (gates - late) * (layer.unit_steps // max(length, 1)) * layer.hidden
+            macs += (gates - late) * (layer.hidden_unit_updates // max(length, 1)) * layer.hidden
         return Cost(macs=macs)
 
     return constant_part
@@ -169,7 +169,7 @@ def _recurrent_backward(gates: int) -> Backward:
         if has_input(node, 7) or "clip" in node.attrs:
             raise ValueError(f"peepholes and clips of {node.op} have no backward formula yet")
         layer = recurrent_dimensions(node, gates)
-        rows = gates * layer.unit_steps
+        rows = gates * layer.hidden_unit_updates
         length = spec_shape(input_spec(node, 0), rank=3)[
             1 if integer_attribute(node, "layout", 0) else 0
         ]
@@ -189,7 +189,9 @@ def _recurrent_backward(gates: int) -> Backward:
                 )
             )
         work |= {index: ZERO for index in (5, 6) if index in requested}
-        inner = Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.unit_steps
+        inner = (
+            Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.hidden_unit_updates
+        )
         return Gradient(work, inner=inner)
 
     return backward
@@ -231,7 +233,7 @@ def onnx_lstm_cost(node: Node) -> Cost:
     peephole = Cost(muls=3, adds=3) if has_input(node, 7) else ZERO
     update = Cost(muls=3, adds=1) + peephole
     functions = _activation_cost_of_all_steps(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
-    return _recurrent_gates_cost(node, layer, 4) + update * layer.unit_steps + functions
+    return _recurrent_gates_cost(node, layer, 4) + update * layer.hidden_unit_updates + functions
 
 
 @operator(
@@ -257,7 +259,7 @@ def onnx_gru_cost(node: Node) -> Cost:
     joined = 1 if integer_attribute(node, "linear_before_reset", 0) else 0
     update = Cost(muls=3, adds=2 + joined)
     functions = _activation_cost_of_all_steps(node, layer, (2, 1), "Sigmoid Tanh")
-    return _recurrent_gates_cost(node, layer, 3) + update * layer.unit_steps + functions
+    return _recurrent_gates_cost(node, layer, 3) + update * layer.hidden_unit_updates + functions
 
 
 @operator(

@@ -127,18 +127,20 @@ def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
     An unknown shape contradicts nothing, and a malformed attribute is reported by the formula.
     Where no constraint finds a problem, ONNX's inference may have found one.
     """
-    first = (_node_objection,) if node.remedy else ()  # the sizes are those of another form
-    for constraint in (*first, *constraints, _node_objection):
+    first = (
+        (_reason_node_cannot_run,) if node.remedy else ()
+    )  # the sizes are those of another form
+    for constraint in (*first, *constraints, _reason_node_cannot_run):
         try:
             wrong = constraint(node)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError):
             continue
         if wrong:
-            hint = (constraint is _node_objection and node.remedy) or _HINT
+            hint = (constraint is _reason_node_cannot_run and node.remedy) or _HINT
             raise OperandError(f"node {node.key!r} ({node.op}) cannot run: {wrong}", hint)
 
 
-def _node_objection(node: Node) -> str:
+def _reason_node_cannot_run(node: Node) -> str:
     """Return the reason, recorded at the node, why it cannot run; "" if there is none."""
     return node.objection
 

@@ -40,7 +40,7 @@ def _optimizer_constraint(kinds: int) -> Constraint:
     groups) have one shape.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def optimizer_shape_problem(node: Node) -> OperandProblem:
         """Return why the inputs of the optimizer do not have equal shapes per tensor; "" if
         nothing is wrong.
         """
@@ -50,7 +50,7 @@ def _optimizer_constraint(kinds: int) -> Constraint:
         )
         return first_problem_constraint(single_number_constraint(0, 1), *similar)(node)
 
-    return constraint
+    return optimizer_shape_problem
 
 
 @operator(

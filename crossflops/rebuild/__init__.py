@@ -30,7 +30,7 @@ def rebuild_as_torch(file: OnnxFile) -> Source:
     open, NormalizeError where an operator cannot be rebuilt.
     """
     _require_onnx2torch()
-    return _build_torch_source(_bind_file_inputs(file), file.path)
+    return _build_torch_source(_onnx_model_with_requested_input_sizes(file), file.path)
 
 
 def _require_onnx2torch() -> None:
@@ -87,7 +87,7 @@ def rebuild_in_framework(framework: str, program: Any, graph: Graph) -> Source:
     return _build_torch_source(onnx.ModelProto.FromString(program), "the model")
 
 
-def _bind_file_inputs(file: OnnxFile) -> Any:
+def _onnx_model_with_requested_input_sizes(file: OnnxFile) -> Any:
     """Return the ONNX model of a file with its weights and with the requested input sizes."""
     model = load_bound_model(file)
     if file.dims or file.specs:

@@ -395,9 +395,11 @@ def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> Alignabl
     reader = _Reader(graph, parameter_count_by_first_user(graph, trace))
     for count in ledger.counts:
         if isinstance(count, CountedNode):
-            reader.read_count(count)
+            reader.add_counted_node(count)
         else:  # it may hold parameters all the same
-            reader.read_count(CountedNode(node=count.node, cost=ZERO, formula="", precision=""))
+            reader.add_counted_node(
+                CountedNode(node=count.node, cost=ZERO, formula="", precision="")
+            )
     contractions, additional = reader.contractions_and_operations()
     stored = sum(count.params for count in contractions) + sum(
         count.params for count in additional
@@ -441,7 +443,7 @@ class _Reader:
         # Values made of constants -> the place in _beside of what made them, and its inputs.
         self._makers: dict[str, tuple[int, tuple[str, ...]]] = {}
 
-    def read_count(self, count: CountedNode) -> None:
+    def add_counted_node(self, count: CountedNode) -> None:
         """Add one counted node to the lists: as a contraction, as the bias of one, or as another
         operation.
         """
@@ -452,8 +454,8 @@ class _Reader:
         if count.cost.macs:
             self._add_contractions_of_node(count)
             return
-        if self._is_bias(count):
-            owner = self._add_bias(count)
+        if self._is_bias_addition(count):
+            owner = self._add_bias_to_contraction(count)
         else:
             self._add_operation(count, owner, count.cost.flops, self._held.pop(node.key, 0))
             self._assign_moved_result(node)
@@ -536,16 +538,16 @@ class _Reader:
         if node.op.type in _MOVERS or is_scale:
             self._bare |= {spec.name: index for spec in node.outputs[:1] if spec}
 
-    def _is_bias(self, count: CountedNode) -> bool:
+    def _is_bias_addition(self, count: CountedNode) -> bool:
         """Return whether a node adds a stored bias, one number per output channel, to the result
         of a contraction.
         """
         return (
             float_operator_name(str(count.node.op)) == "Add"
-            and self._bias_addition(count.node) is not None
+            and self._contraction_index_and_bias_elements(count.node) is not None
         )
 
-    def _bias_addition(self, node: Node) -> tuple[int, int] | None:
+    def _contraction_index_and_bias_elements(self, node: Node) -> tuple[int, int] | None:
         """Return (index of the contraction, elements of the bias) if the node adds a bias to its
         result, else None.
         """
@@ -561,11 +563,11 @@ class _Reader:
                 return index, contraction.outer
         return None
 
-    def _add_bias(self, count: CountedNode) -> int:
+    def _add_bias_to_contraction(self, count: CountedNode) -> int:
         """Add the bias of an Add node to the contraction before it; return the index of that
         contraction.
         """
-        known = self._bias_addition(count.node)
+        known = self._contraction_index_and_bias_elements(count.node)
         assert known is not None
         index, size = known
         contraction = self._found[index]

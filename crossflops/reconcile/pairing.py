@@ -451,7 +451,10 @@ def pair_operations(
     """Return the differences between the operations of both models, for each group of
     contractions, each with its cause.
     """
-    owners = _group_indices(groups, 0, first), _group_indices(groups, 1, second)
+    owners = (
+        _group_index_of_each_operation(groups, 0, first),
+        _group_index_of_each_operation(groups, 1, second),
+    )
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     own, other = first.operations, second.operations
     pairs = dict(
@@ -488,7 +491,9 @@ def pair_operations(
     )
 
 
-def _group_indices(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[int]:
+def _group_index_of_each_operation(
+    groups: Sequence[Group], side: int, layers: AlignableModel
+) -> list[int]:
     """Return for each operation of a model the index of the group that has its contraction; `side`
     is 0 for the first model, 1 for the second.
     """
@@ -513,7 +518,7 @@ def _operations_by_group(
     return by_home
 
 
-def _resize_cause(shifts: Sequence[Shift]) -> str:
+def _cause_of_mac_change(shifts: Sequence[Shift]) -> str:
     """Return the cause by which the MACs of a layer changed, "" if they did not; the batch size
     only if there is no other.
     """
@@ -533,7 +538,7 @@ def _operation_pair_shifts(
     if not flops and not params:
         return []
     batched = second.size * batches[0] == first.size * batches[1] != first.size * batches[0]
-    cause = BATCH if batched else _resize_cause(shifts) or ELSE
+    cause = BATCH if batched else _cause_of_mac_change(shifts) or ELSE
     return [Shift(cause=cause, flops=flops, params=params)]
 
 
@@ -564,7 +569,7 @@ def _shifts_without_partner(
         operation.flops for operation in ones
     )
     sizes = [max((operation.size for operation in side), default=0) for side in (ones, others)]
-    grows = _resize_cause(shifts)
+    grows = _cause_of_mac_change(shifts)
     if cause == WRITTEN and all(sizes) and sizes[0] != sizes[1] and grows:
         before = sum(operation.flops for operation in ones)
         grown = before * sizes[1] // sizes[0] - before

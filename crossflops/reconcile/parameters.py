@@ -193,7 +193,7 @@ def reconcile_stored_parameters(
     """
     users = _users_by_tensor_name(stock.nodes)
     by_name = {
-        spec.name: _elements_by_convention(rules, spec)
+        spec.name: _elements_counted_by_tool(rules, spec)
         for spec in stock.initializers
         if rules.stored == "all" or spec.name in users
     }
@@ -233,7 +233,7 @@ def _parameter_explanation(
     )
 
 
-def _elements_by_convention(rules: Parameters, spec: TensorSpec) -> int:
+def _elements_counted_by_tool(rules: Parameters, spec: TensorSpec) -> int:
     """Return the number of elements that the tool counts for a tensor; some tools count a scalar
     as 0 elements.
     """

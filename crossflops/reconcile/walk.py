@@ -126,7 +126,7 @@ def _prediction_by_path(
     predicted: dict[str, Amount] = {}
     for path, bookings in inside.items():
         row = msgspec.structs.replace(prediction, bookings=tuple(bookings))
-        predicted[path], left = row.sum(bookings), sum(row.booking_quotients())
+        predicted[path], left = row.sum(bookings), sum(row.amounts_divided_by_batch())
         of_path = causes.setdefault(path, {})
         for cause, amount in (
             (DIVIDED, left - sum(map(row.amount_in_tool_unit, bookings))),
@@ -481,7 +481,9 @@ def steps_of_rule_matches(
             dead = _has_unused_results(booking.about, trace)
             yield _component_step(prediction, _with_custom_operator_cause(booking, trace), dead)
     yield from _invisible_work_steps(prediction, trace, ground)
-    for booking, left in zip(prediction.bookings, prediction.booking_quotients(), strict=True):
+    for booking, left in zip(
+        prediction.bookings, prediction.amounts_divided_by_batch(), strict=True
+    ):
         amount, reference = left - prediction.amount_in_tool_unit(booking), booking.rule.reference
         yield PathStep(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
     yield from _rounding_steps(prediction)
@@ -547,7 +549,7 @@ def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
     is any.
     """
     convention = prediction.convention
-    amount = prediction.sum(prediction.bookings) - sum(prediction.booking_quotients())
+    amount = prediction.sum(prediction.bookings) - sum(prediction.amounts_divided_by_batch())
     if amount:
         yield PathStep(Stage.PRECISION, convention.rounds, amount, "", convention.source)
 

@@ -154,7 +154,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         """Return the integer amount of one rule match in the tool's unit, before any division."""
         return int(self._share_of_booking(booking).amount)
 
-    def booking_quotients(self) -> tuple[int, ...]:
+    def amounts_divided_by_batch(self) -> tuple[int, ...]:
         """Return for each rule match, in order, its amount in the tool's unit after division by
         the batch size.
 
@@ -318,7 +318,7 @@ class _CallWalk:
             core[call.key] = (
                 self._apply_to_node(call) if self.nodes else self._apply_to_call(call, above)
             )
-        for call in self._convention_calls():
+        for call in self._calls_recorded_for_tool():
             self._book_matching_rules(self._call_context(call), None)
         return Prediction(
             convention=self.convention,
@@ -350,7 +350,7 @@ class _CallWalk:
                 raise self._failure_error("the model", problem, formula_equation(batch))
         return divisors
 
-    def _convention_calls(self) -> list[Call]:
+    def _calls_recorded_for_tool(self) -> list[Call]:
         """Return the calls recorded in a real run for this tool, as the tool's convention reads
         them.
 
@@ -426,7 +426,7 @@ class _CallWalk:
             if not self._matches_and_counts(rule, site):
                 continue
             if rule.kind == "fails":
-                self._check_failure_rule(rule, site)
+                self._raise_if_failure_rule_holds(rule, site)
             elif rule.kind == "part":
                 self._add_booking(
                     rule, site, bool(rule.again) and self._is_counted_by_module_or_hook(call)
@@ -444,7 +444,7 @@ class _CallWalk:
                 self._record_covered_operators(call, len(self.bookings) - 1)
         return core
 
-    def _check_failure_rule(self, rule: Rule, site: Site) -> None:
+    def _raise_if_failure_rule_holds(self, rule: Rule, site: Site) -> None:
         """Raise PredictionError if a rule of the kind "fails" says that the tool raises an error
         on this call.
         """

@@ -217,7 +217,7 @@ class ToolConformance:
         """The edition of the convention for the installed version of the tool."""
         return convention_for_prediction(self.adapter.convention, self.adapter.version())
 
-    def with_more(self, rule_id: str) -> tuple[Rule, ...]:
+    def rules_with_raised_factor(self, rule_id: str) -> tuple[Rule, ...]:
         """Return the convention's rules, with the factor of the rule `rule_id` raised by 1."""
         return tuple(
             msgspec.structs.replace(rule, factor=rule.factor + 1) if rule.id == rule_id else rule
@@ -250,7 +250,9 @@ class ProgramConformance(ToolConformance):
         probe.
         """
         wrong = {
-            rule.id: msgspec.structs.replace(self.convention, rules=self.with_more(rule.id))
+            rule.id: msgspec.structs.replace(
+                self.convention, rules=self.rules_with_raised_factor(rule.id)
+            )
             for rule in self.convention.rules
             if rule.amount and rule.id not in self.held_apart
         }
@@ -466,7 +468,7 @@ class Conformance(ToolConformance):
         )
         return any(
             self._any_prediction_differs(tuple(wrong), likely_first)
-            for wrong in (self.with_more(rule.id), fewer)
+            for wrong in (self.rules_with_raised_factor(rule.id), fewer)
         )
 
     def _any_prediction_differs(self, rules: tuple[Rule, ...], right: list[Right]) -> bool:

@@ -84,7 +84,7 @@ def nnx_module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
 _IMAGE, _SQUARE, _WEIGHTS = "1x16x16x8", "4x16", "16x16"
 
 
-def _jax_conv(**options: Any) -> Any:
+def _jax_conv_builder(**options: Any) -> Callable[[], Any]:
     """Return a builder of a JAX function that computes a convolution with channels last."""
 
     def convolve(jax: Any, x: Any, w: Any) -> Any:
@@ -96,7 +96,7 @@ def _jax_conv(**options: Any) -> Any:
     return jax_function(convolve)
 
 
-def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
+def _jax_pool_builder(kind: str, size: int, stride: int, padding: str) -> Callable[[], Any]:
     """Return a builder of a JAX function that computes one pooling; `kind` is "max" or "add"."""
 
     def pool(jax: Any, x: Any) -> Any:
@@ -110,7 +110,7 @@ def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
     return jax_function(pool)
 
 
-def _jax_scan(steps: int) -> Any:
+def _jax_scan_builder(steps: int) -> Callable[[], Any]:
     """Return a builder of a JAX function that multiplies by a matrix in each step of a scan."""
 
     def multiply_in_scan(jax: Any, x: Any, w: Any) -> Any:
@@ -216,26 +216,27 @@ def _jax_product_scan(jax: Any, x: Any, w: Any) -> Any:
 
 CONVOLUTIONS = (
     # 16 x 3 - 2 of 16 x 3 taps along each side meet the image
-    JaxProbe("conv", _jax_conv(), (_IMAGE, "3x3x8x4"), 2 * 46 * 46 * 32),
-    JaxProbe("conv_valid", _jax_conv(padding="VALID"), (_IMAGE, "3x3x8x4"), 2 * 42 * 42 * 32),
+    JaxProbe("conv", _jax_conv_builder(), (_IMAGE, "3x3x8x4"), 2 * 46 * 46 * 32),
+    JaxProbe("conv_valid",
+             _jax_conv_builder(padding="VALID"), (_IMAGE, "3x3x8x4"), 2 * 42 * 42 * 32),
     JaxProbe("conv_groups",
-             _jax_conv(feature_group_count=4), (_IMAGE, "3x3x2x12"), 2 * 46 * 46 * 24),
+             _jax_conv_builder(feature_group_count=4), (_IMAGE, "3x3x2x12"), 2 * 46 * 46 * 24),
     JaxProbe("conv_depthwise",
-             _jax_conv(feature_group_count=8), (_IMAGE, "3x3x1x8"), 2 * 46 * 46 * 8),
+             _jax_conv_builder(feature_group_count=8), (_IMAGE, "3x3x1x8"), 2 * 46 * 46 * 8),
     JaxProbe("conv_strided",
-             _jax_conv(window_strides=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 23 * 23 * 32),
+             _jax_conv_builder(window_strides=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 23 * 23 * 32),
     # two rows and columns of padding on either side
     JaxProbe("conv_dilated",
-             _jax_conv(rhs_dilation=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 44 * 44 * 32),
+             _jax_conv_builder(rhs_dilation=(2, 2)), (_IMAGE, "3x3x8x4"), 2 * 44 * 44 * 32),
     JaxProbe("conv_holes",
-             _jax_conv(lhs_dilation=(3, 2), window_strides=(2, 2), rhs_dilation=(2, 1),
+             _jax_conv_builder(lhs_dilation=(3, 2), window_strides=(2, 2), rhs_dilation=(2, 1),
                               padding=[(5, 2), (4, 1)]), (_IMAGE, "4x5x8x4")),
-    JaxProbe("conv_cropped", _jax_conv(padding=[(-2, -1), (-1, 3)]), (_IMAGE, "3x3x8x4")),
-    JaxProbe("conv_batch_groups", _jax_conv(batch_group_count=2), ("4x8x8x8", "3x3x8x4"),
+    JaxProbe("conv_cropped", _jax_conv_builder(padding=[(-2, -1), (-1, 3)]), (_IMAGE, "3x3x8x4")),
+    JaxProbe("conv_batch_groups", _jax_conv_builder(batch_group_count=2), ("4x8x8x8", "3x3x8x4"),
           2 * 22 * 22 * 2 * 8 * 4),
-    JaxProbe("conv_complex", _jax_conv(), ("1x8x8x2:complex64", "3x3x2x4:complex64")),
+    JaxProbe("conv_complex", _jax_conv_builder(), ("1x8x8x2:complex64", "3x3x2x4:complex64")),
     JaxProbe("conv_bfloat16",
-             _jax_conv(), ("1x8x8x2:bfloat16", "3x3x2x4:bfloat16"), 2 * 22 * 22 * 8),
+             _jax_conv_builder(), ("1x8x8x2:bfloat16", "3x3x2x4:bfloat16"), 2 * 22 * 22 * 8),
     JaxProbe("conv_bias", jax_function(lambda jax, x, w, b: jax.lax.conv_general_dilated(
         x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + b),
           (_IMAGE, "3x3x8x4", "4"), 2 * 46 * 46 * 32 + 1024),
@@ -245,9 +246,9 @@ CONVOLUTIONS = (
     JaxProbe("conv_in_branches", jax_function(_jax_conv_branches), (_IMAGE, "3x3x8x8")),
     JaxProbe("gradients", jax_function(_conv_model_gradients), (_IMAGE, "3x3x8x4")),
     JaxProbe("gradients_depthwise", jax_function(_depthwise_gradient), (_IMAGE, "3x3x1x8")),
-    JaxProbe("max_pool", _jax_pool("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
-    JaxProbe("max_pool_padded", _jax_pool("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
-    JaxProbe("average_pool", _jax_pool("add", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
+    JaxProbe("max_pool", _jax_pool_builder("max", 2, 2, "VALID"), (_IMAGE,), 3 * 64 * 8),
+    JaxProbe("max_pool_padded", _jax_pool_builder("max", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
+    JaxProbe("average_pool", _jax_pool_builder("add", 3, 2, "SAME"), (_IMAGE,), 8 * 64 * 8),
     JaxProbe("resized",
              jax_function(lambda jax, x: jax.image.resize(x, (1, 32, 32, 8), "bilinear")),
           (_IMAGE,)),
@@ -271,8 +272,8 @@ PRODUCTS = (
     JaxProbe("attention", jax_function(lambda jax, q, k, v: jax.nn.dot_product_attention(
         q, k, v, is_causal=True)), ("2x10x4x8",) * 3),
     # the product, and 2 for the counter: its step and its comparison
-    JaxProbe("scan", _jax_scan(3), (_SQUARE, _WEIGHTS), 2048 + 2),
-    JaxProbe("scan_longer", _jax_scan(20), (_SQUARE, _WEIGHTS), 2048 + 2),
+    JaxProbe("scan", _jax_scan_builder(3), (_SQUARE, _WEIGHTS), 2048 + 2),
+    JaxProbe("scan_longer", _jax_scan_builder(20), (_SQUARE, _WEIGHTS), 2048 + 2),
     JaxProbe("branches", jax_function(_jax_branches), ("1:int32", _SQUARE, _WEIGHTS)),
     JaxProbe("condition", jax_function(lambda jax, x, w: jax.lax.cond(
         x.sum() > 0, lambda x: x @ w, lambda x: x + 1, x)), (_SQUARE, _WEIGHTS), 2048 + 63 + 2),
@@ -292,7 +293,7 @@ def _nnx_attention(nnx: Any, rngs: Any) -> Any:
     return nnx.MultiHeadAttention(4, 64, decode=False, rngs=rngs)
 
 
-def _nnx_recurrent_layer(cell: str) -> Any:
+def _nnx_recurrent_layer_builder(cell: str) -> Callable[[], Any]:
     """Return a builder of a Flax recurrent layer with the named cell, from width 16 to 32."""
     return nnx_module(lambda nnx, rngs: nnx.RNN(getattr(nnx, cell)(16, 32, rngs=rngs)))
 
@@ -347,8 +348,8 @@ MODULES = (
     JaxProbe("module_attention", nnx_module(_nnx_attention), (_ROWS,)),
     JaxProbe("module_dropout",
              nnx_module(lambda nnx, rngs: nnx.Dropout(0.5, rngs=rngs)), (_ROWS,), 0),
-    JaxProbe("module_lstm", _nnx_recurrent_layer("LSTMCell"), ("2x5x16",)),
-    JaxProbe("module_gru", _nnx_recurrent_layer("GRUCell"), ("2x5x16",)),
+    JaxProbe("module_lstm", _nnx_recurrent_layer_builder("LSTMCell"), ("2x5x16",)),
+    JaxProbe("module_gru", _nnx_recurrent_layer_builder("GRUCell"), ("2x5x16",)),
     JaxProbe("module_bfloat16",
           nnx_module(lambda nnx, rngs: nnx.Linear(64, 32, dtype="bfloat16", rngs=rngs)), (_ROWS,)),
 )  # fmt: skip

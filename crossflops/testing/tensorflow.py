@@ -87,7 +87,7 @@ def tf_function(body: Callable[..., Any]) -> Callable[[], Any]:
 _MAPS, _SQUARE = "1x8x8x4", "4x16"
 
 
-def _while_loop_function(step: Any) -> Any:
+def _while_loop_function_builder(step: Any) -> Callable[[], Any]:
     """Return a builder of a tf.function that applies `step` three times in a while loop, to `x`
     and the last result.
     """
@@ -157,16 +157,17 @@ _FUNCTIONS_PROBES = (
           ("2x16x4", "2x16x8"), 1024),
     TfProbe("einsum", tf_function(lambda tf, x, y: tf.einsum("bij,bjk->bik", x, y)),
           ("2x4x16", "2x16x8"), 1024),
-    TfProbe("loop", _while_loop_function(lambda tf, x, y: y @ tf.ones((16, 16))),
+    TfProbe("loop", _while_loop_function_builder(lambda tf, x, y: y @ tf.ones((16, 16))),
           (_SQUARE,), 3 * 4 * 256),
-    TfProbe("matmul_in_loop", _while_loop_function(lambda tf, x, y: y + x @ tf.ones((16, 16))),
+    TfProbe("matmul_in_loop",
+             _while_loop_function_builder(lambda tf, x, y: y + x @ tf.ones((16, 16))),
           (_SQUARE,), 3 * 4 * 256),
     TfProbe("conv_in_loop",
-          _while_loop_function(lambda tf, x, y: y + tf.nn.conv2d(
+          _while_loop_function_builder(lambda tf, x, y: y + tf.nn.conv2d(
               tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 4)), 1, "SAME")),
           (_MAPS,), 3 * 64 * 4 * 36),
     TfProbe("depthwise_in_loop",
-          _while_loop_function(lambda tf, x, y: y + tf.nn.depthwise_conv2d(
+          _while_loop_function_builder(lambda tf, x, y: y + tf.nn.depthwise_conv2d(
               tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 1)), (1, 1, 1, 1), "SAME")),
           (_MAPS,), 3 * 64 * 36),
     TfProbe("loop_over_data", tf_function(lambda tf, x: tf.while_loop(
@@ -205,7 +206,7 @@ _FUNCTIONS_PROBES = (
 _IMAGE, _T_MAPS, _ROWS = "1x16x16x3", "1x16x16x8", "2x10x64"
 
 
-def _same_padding_layer(name: str, *args: Any, **kwargs: Any) -> Any:
+def _same_padding_model_builder(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
     """Return a builder of a Keras model that has this layer with padding "same"."""
     return stack(keras_layer(name, *args, padding="same", **kwargs))
 
@@ -226,7 +227,7 @@ def _residual_keras_model() -> Any:
     return keras.Model(x, keras.layers.Add()([x, keras.layers.ReLU()(x)]))
 
 
-def _keras_sequence_model(name: str, **kwargs: Any) -> Any:
+def _keras_sequence_model_builder(name: str, **kwargs: Any) -> Callable[[], Any]:
     """Return a builder of a Keras model that has this layer with 32 units, for 5 steps of width
     16.
     """
@@ -234,27 +235,33 @@ def _keras_sequence_model(name: str, **kwargs: Any) -> Any:
 
 
 _LAYERS_PROBES = (
-    TfProbe("conv", _same_padding_layer("Conv2D", 8, 3, use_bias=False), (_IMAGE,), 256 * 8 * 27),
-    TfProbe("conv_bias", _same_padding_layer("Conv2D", 8, 3), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("conv",
+             _same_padding_model_builder("Conv2D", 8, 3, use_bias=False), (_IMAGE,), 256 * 8 * 27),
+    TfProbe("conv_bias", _same_padding_model_builder("Conv2D", 8, 3), (_IMAGE,), 256 * 8 * 27),
     TfProbe("conv_bias_batch4",
-             _same_padding_layer("Conv2D", 8, 3), ("4x16x16x3",), 4 * 256 * 8 * 27),
+             _same_padding_model_builder("Conv2D", 8, 3), ("4x16x16x3",), 4 * 256 * 8 * 27),
     TfProbe("conv_groups",
-             _same_padding_layer("Conv2D", 16, 3, groups=4), (_T_MAPS,), 256 * 16 * 18),
+             _same_padding_model_builder("Conv2D", 16, 3, groups=4), (_T_MAPS,), 256 * 16 * 18),
     TfProbe("conv_dilated",
-             _same_padding_layer("Conv2D", 8, 3, dilation_rate=2), (_IMAGE,), 256 * 8 * 27),
+             _same_padding_model_builder("Conv2D", 8, 3, dilation_rate=2),
+             (_IMAGE,), 256 * 8 * 27),
     TfProbe("conv_dilated_3",
-             _same_padding_layer("Conv2D", 8, 3, dilation_rate=3), (_IMAGE,), 256 * 8 * 27),
-    TfProbe("depthwise", _same_padding_layer("DepthwiseConv2D", 3), (_T_MAPS,), 256 * 8 * 9),
+             _same_padding_model_builder("Conv2D", 8, 3, dilation_rate=3),
+             (_IMAGE,), 256 * 8 * 27),
+    TfProbe("depthwise",
+             _same_padding_model_builder("DepthwiseConv2D", 3), (_T_MAPS,), 256 * 8 * 9),
     TfProbe("depthwise_dilated",
-          _same_padding_layer("DepthwiseConv2D", 3, dilation_rate=3), (_T_MAPS,), 256 * 72),
+          _same_padding_model_builder("DepthwiseConv2D", 3, dilation_rate=3),
+             (_T_MAPS,), 256 * 72),
     TfProbe("separable",
-             _same_padding_layer("SeparableConv2D", 4, 3), (_T_MAPS,), 256 * 8 * 9 + 256 * 32),
+             _same_padding_model_builder("SeparableConv2D", 4, 3),
+             (_T_MAPS,), 256 * 8 * 9 + 256 * 32),
     TfProbe("conv_transposed",
-             _same_padding_layer("Conv2DTranspose", 4, 3, strides=2), ("1x8x8x8",), 18432),
+             _same_padding_model_builder("Conv2DTranspose", 4, 3, strides=2), ("1x8x8x8",), 18432),
     TfProbe("conv_transposed_valid", stack(keras_layer("Conv2DTranspose", 4, 3, strides=2)),
           ("1x8x8x8",), 18432),
-    TfProbe("conv1d", _same_padding_layer("Conv1D", 8, 3), ("2x20x4",), 40 * 8 * 12),
-    TfProbe("conv3d", _same_padding_layer("Conv3D", 4, 3), ("1x6x6x6x2",), 216 * 4 * 54),
+    TfProbe("conv1d", _same_padding_model_builder("Conv1D", 8, 3), ("2x20x4",), 40 * 8 * 12),
+    TfProbe("conv3d", _same_padding_model_builder("Conv3D", 4, 3), ("1x6x6x6x2",), 216 * 4 * 54),
     TfProbe("dense", stack(keras_layer("Dense", 32)), ("4x64",), 4 * 64 * 32),
     TfProbe("dense_rows", stack(keras_layer("Dense", 32)), (_ROWS,), 20 * 64 * 32),
     TfProbe("dense_gelu",
@@ -275,13 +282,13 @@ _LAYERS_PROBES = (
     TfProbe("embedding", stack(keras_layer("Embedding", 100, 16)), ("2x10:int32",), 0),
     TfProbe("residual", _residual_keras_model, (_T_MAPS,), 0),
     TfProbe("attention", _keras_attention, ("2x10x32",), 4 * 20 * 32 * 32 + 12800),
-    TfProbe("lstm", _keras_sequence_model("LSTM"), ("2x5x16",), 10 * 4 * 32 * 48),
-    TfProbe("lstm_unrolled", _keras_sequence_model("LSTM", unroll=True),
+    TfProbe("lstm", _keras_sequence_model_builder("LSTM"), ("2x5x16",), 10 * 4 * 32 * 48),
+    TfProbe("lstm_unrolled", _keras_sequence_model_builder("LSTM", unroll=True),
           ("2x5x16",), 10 * 4 * 32 * 48),
-    TfProbe("gru", _keras_sequence_model("GRU"), ("2x5x16",), 10 * 3 * 32 * 48),
-    TfProbe("gru_unrolled", _keras_sequence_model("GRU", unroll=True),
+    TfProbe("gru", _keras_sequence_model_builder("GRU"), ("2x5x16",), 10 * 3 * 32 * 48),
+    TfProbe("gru_unrolled", _keras_sequence_model_builder("GRU", unroll=True),
           ("2x5x16",), 10 * 3 * 32 * 48),
-    TfProbe("simple_rnn", _keras_sequence_model("SimpleRNN"), ("2x5x16",), 10 * 32 * 48),
+    TfProbe("simple_rnn", _keras_sequence_model_builder("SimpleRNN"), ("2x5x16",), 10 * 32 * 48),
 )  # fmt: skip
 
 

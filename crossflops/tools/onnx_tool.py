@@ -162,12 +162,12 @@ def onnx_tool_integer_convolution_macs(node: Node) -> int:
     return _onnx_tool_kernel_macs(node, _onnx_tool_input_shape(node, 1))
 
 
-def _has_input_dependence(site: Site) -> bool:
+def _depends_on_model_inputs(site: Site) -> bool:
     """Return whether the result of the ONNX node depends on the inputs of the model."""
     return site.node is not None and site.node.depends_on_inputs
 
 
-_OF_VALUES = Condition("whose sizes depend on values", _has_input_dependence)
+_OF_VALUES = Condition("whose sizes depend on values", _depends_on_model_inputs)
 
 
 @_contraction_rule("matmul", "matmul.broadcast-batch-lost", "Gemm", "MatMul", "MatMulInteger")

@@ -100,7 +100,7 @@ def _module_chain_counts(modules: Modules) -> dict[int, dict[int, int]]:
     return path_counts_by_ancestor(modules, _SUPPORTED)
 
 
-def _times_with_taught(classes: frozenset[str]) -> Times:
+def _times_with_user_formulas(classes: frozenset[str]) -> Times:
     """Return how often ptflops counts each module if it also has user formulas for `classes`:
     modules below these are not counted.
     """
@@ -287,7 +287,7 @@ def _ptflops_sample_steps(call: Site) -> int:
     return shape[0] * shape[1] * (2 if call.module.settings["bidirectional"] else 1)
 
 
-def _ptflops_cell_terms(call: Site) -> int:
+def _ptflops_cell_operations_per_sample_step(call: Site) -> int:
     """Return the elementwise operations that ptflops counts for one step of one sample with H
     units: RNN H, GRU 7 H, LSTM 10 H.
     """
@@ -314,7 +314,11 @@ def ptflops_gate_operations(call: Site) -> int:
     """Return the elementwise operations that ptflops counts for a recurrent layer: batch size x
     steps x directions x layers x H (RNN), 7 H (GRU) or 10 H (LSTM) for H units.
     """
-    return _ptflops_sample_steps(call) * call.number("num_layers") * _ptflops_cell_terms(call)
+    return (
+        _ptflops_sample_steps(call)
+        * call.number("num_layers")
+        * _ptflops_cell_operations_per_sample_step(call)
+    )
 
 
 @hooked.adds(layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias")
@@ -326,7 +330,7 @@ def ptflops_recurrent_bias_adds(call: Site) -> int:
     return _ptflops_sample_steps(call) * _ptflops_layer_elements(call, "bias_ih", "bias_hh")
 
 
-def _ptflops_cell_rows(call: Site) -> int:
+def _ptflops_cell_batch_size(call: Site) -> int:
     """Return the batch size of a recurrent cell, the first axis of its input; raise ValueError if
     the input has only one axis.
     """
@@ -342,7 +346,7 @@ def ptflops_cell_macs(call: Site) -> int:
 
     pytorch_ops.py: rnn_cell_flops_counter_hook.
     """
-    return _ptflops_cell_rows(call) * (
+    return _ptflops_cell_batch_size(call) * (
         _ptflops_parameter_elements(call, "weight_ih")
         + _ptflops_parameter_elements(call, "weight_hh")
     )
@@ -354,7 +358,7 @@ def ptflops_cell_gate_operations(call: Site) -> int:
     """Return the elementwise operations that ptflops counts for a recurrent cell: batch size x H
     (RNN), 7 H (GRU) or 10 H (LSTM) for H units.
     """
-    return _ptflops_cell_rows(call) * _ptflops_cell_terms(call)
+    return _ptflops_cell_batch_size(call) * _ptflops_cell_operations_per_sample_step(call)
 
 
 @hooked.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias")
@@ -363,7 +367,7 @@ def ptflops_cell_bias_adds(call: Site) -> int:
     """Return the additions that ptflops counts for the biases of a recurrent cell: batch size x
     number of bias elements.
     """
-    return _ptflops_cell_rows(call) * (
+    return _ptflops_cell_batch_size(call) * (
         _ptflops_parameter_elements(call, "bias_ih") + _ptflops_parameter_elements(call, "bias_hh")
     )
 
@@ -440,7 +444,7 @@ def ptflops_attention_bias_adds(call: Site) -> int:
     return examples * (before + lengths[0] * value_size)
 
 
-def _timm_token_counts(call: Site) -> tuple[int, int]:
+def _timm_query_rows_and_tokens(call: Site) -> tuple[int, int]:
     """Return (batch size x heads x tokens, tokens) of timm's Attention; raise ValueError unless
     its input has three axes.
     """
@@ -458,7 +462,7 @@ def ptflops_timm_attention_macs(call: Site) -> int:
 
     timm_attention_counter_hook.
     """
-    rows, tokens = _timm_token_counts(call)
+    rows, tokens = _timm_query_rows_and_tokens(call)
     return 2 * rows * tokens * call.number("head_dim")
 
 
@@ -469,7 +473,7 @@ def ptflops_timm_score_operations(call: Site) -> int:
 
     timm_attention_counter_hook.
     """
-    rows, tokens = _timm_token_counts(call)
+    rows, tokens = _timm_query_rows_and_tokens(call)
     return rows * (call.number("head_dim") + tokens)
 
 
@@ -735,7 +739,7 @@ tool = Tool(
         mechanism="custom_modules_hooks of get_model_complexity_info",
         takes="module",
         level="module",
-        times=_times_with_taught,
+        times=_times_with_user_formulas,
         batch=ptflops_batch_size,
         source=f"{_ENGINE}: start_flops_count",
     ),

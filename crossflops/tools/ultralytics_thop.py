@@ -302,7 +302,7 @@ class _Attention(NamedTuple):
     attended: int
     appended: int
 
-    def products(self) -> int:
+    def product_macs(self) -> int:
         """Return the MACs that the tool counts for this attention: projections, scores and
         weighted values.
         """
@@ -310,7 +310,7 @@ class _Attention(NamedTuple):
         projections += (self.attended - self.appended) * self.sources
         return self.batch * self.width * (projections + 2 * self.queries * self.attended)
 
-    def softmax(self) -> int:
+    def softmax_operations(self) -> int:
         """Return the operations that the tool counts for the softmax of this attention."""
         return _softmax_operations(self.batch * self.heads * self.queries, self.attended)
 
@@ -325,7 +325,7 @@ def ultralytics_attention_macs(call: Site) -> int:
 
     basic_hooks.py: count_multihead_attention; profile.py: _count_multi_head_attention.
     """
-    return _ultralytics_attention_sizes(call).products()
+    return _ultralytics_attention_sizes(call).product_macs()
 
 
 @hooked.adds(_ATTENTION, cause=_SCALE, name="attention.softmax")
@@ -334,7 +334,7 @@ def ultralytics_attention_softmax_operations(call: Site) -> int:
     """Return the operations that the tool counts for the softmax of an attention: batch size x
     heads x queries x (3 S' - 1), for S' attended keys.
     """
-    return _ultralytics_attention_sizes(call).softmax()
+    return _ultralytics_attention_sizes(call).softmax_operations()
 
 
 def _ultralytics_attention_sizes(call: Site) -> _Attention:

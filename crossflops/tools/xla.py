@@ -447,7 +447,7 @@ def _with_change_facts(call: Call, change: str, lowered: bool, removed: bool) ->
     return msgspec.structs.replace(call, settings={**call.settings, **facts})
 
 
-def with_chosen_branches(calls: Sequence[Call]) -> list[Call]:
+def with_chosen_branch_setting(calls: Sequence[Call]) -> list[Call]:
     """Return copies of the instructions with the setting `chosen`: whether all branches around it
     are the most expensive ones, which XLA counts.
 
@@ -488,13 +488,15 @@ def read_xla_program(calls: Sequence[Call], trace: Trace) -> list[Call]:
     Those of a compiled program are compared with the lowered one of the same setting.
     """
     if not any(call.level == "compiled" for call in calls):
-        return with_chosen_branches(calls)
+        return with_chosen_branch_setting(calls)
     settings = {call.setting for call in calls}
     lowered = [
         call for call in trace.observed if call.level == "lowered" and call.setting in settings
     ]
     return list(
-        _with_compilation_changes(with_chosen_branches(lowered), with_chosen_branches(calls))
+        _with_compilation_changes(
+            with_chosen_branch_setting(lowered), with_chosen_branch_setting(calls)
+        )
     )
 
 
@@ -549,11 +551,11 @@ def xla_total_flops(shares: Sequence[Share]) -> int:
     for call, amount in _amounts_by_instruction(shares):
         enclosing = cast(list[str], call.settings["nest"])
         kept = _common_function_depth(nest, enclosing)
-        _add_inner_sums(sums, len(nest) - kept)
+        _add_last_sum_to_previous(sums, len(nest) - kept)
         sums += [0.0] * (len(enclosing) - kept)
         nest = enclosing
         sums[-1] = nearest_float32(sums[-1] + float32_instruction_flops(call, amount))
-    _add_inner_sums(sums, len(nest))
+    _add_last_sum_to_previous(sums, len(nest))
     return int(sums[0])
 
 
@@ -575,7 +577,7 @@ def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
     )
 
 
-def _add_inner_sums(sums: list[float], times: int) -> None:
+def _add_last_sum_to_previous(sums: list[float], times: int) -> None:
     """Remove the last sum and add it to the one before, `times` times, in single precision; `sums`
     has the FLOPs of nested functions.
     """
@@ -631,7 +633,7 @@ def xla_instruction_flops(call: Site) -> int:
 
 
 @with_formula("F, the FLOPs of the analysis; 0 for products, convolutions and library calls")
-def xla_other_flops(call: Site) -> int:
+def xla_flops_except_contractions(call: Site) -> int:
     """Return the FLOPs that XLA counts for the instruction, or 0 for dot products, convolutions
     and custom calls.
     """
@@ -639,7 +641,7 @@ def xla_other_flops(call: Site) -> int:
 
 
 @with_formula("F for an added instruction, -F for a removed one")
-def xla_change_flops(call: Site) -> int:
+def xla_flops_changed_by_compilation(call: Site) -> int:
     """Return the FLOPs of an instruction that compilation added, or minus the FLOPs of one that it
     removed.
     """
@@ -719,7 +721,7 @@ def _add_component_rules(rules: Rules) -> None:
         source = f"{_SOURCE}: {handler}"
         where = recorded_as(_xla_settings_text(settings), chosen=True, **settings)
         rules.adds(targets, where, cause=cause, name=name, source=source)(
-            xla_instruction_flops if targets else xla_other_flops
+            xla_instruction_flops if targets else xla_flops_except_contractions
         )
 
     elementwise = "HandleElementwiseOp"
@@ -784,6 +786,8 @@ for kind, name, targets in (
     ("again", "computed-again", ()),
 ):
     made = recorded_as(_CHANGES[kind], change=kind)
-    changes.adds(tuple(targets), made, cause=f"xla.{name}", name=name)(xla_change_flops)
+    changes.adds(tuple(targets), made, cause=f"xla.{name}", name=name)(
+        xla_flops_changed_by_compilation
+    )
 
 CONVENTIONS = (lowered.convention, compiled.convention)

@@ -424,7 +424,7 @@ def count_by_convention(
     from crossflops.rules.prediction import predict
 
     prediction = predict(convention, counted.trace, setting, counted.ledger)
-    left = prediction.booking_quotients()
+    left = prediction.amounts_divided_by_batch()
     rows = [
         FoldedRow(booking.call, booking.path, amount)
         for booking, amount in zip(prediction.bookings, left, strict=True)
@@ -688,7 +688,7 @@ def count_exact_training_step(
     require_known_trainable_parameters(native.trace, trainable)
     weights = TrainedWeights(native.trace, frozen, trainable)
     exact = count_training_step(native.graph, weights, own=own)
-    weights.check_patterns(native.graph)
+    weights.check_patterns_match_weights(native.graph)
     return exact
 
 

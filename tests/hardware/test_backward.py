@@ -40,7 +40,7 @@ def passes(tmp_path):
         )
         trained = TrainedWeights(counted.trace, frozen, trainable)
         exact = count_training_step(counted.graph, trained)
-        trained.check_patterns(counted.graph)
+        trained.check_patterns_match_weights(counted.graph)
         return [
             piece.passes for piece in pieces_of_graph(counted.graph, counted.ledger, exact=exact)
         ]

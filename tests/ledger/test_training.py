@@ -34,7 +34,7 @@ def training(tmp_path):
         _, native = native_count(Request.from_arguments(path))
         known = TrainedWeights(native.trace, frozen, trainable)
         exact = count_training_step(native.graph, known)
-        known.check_patterns(native.graph)
+        known.check_patterns_match_weights(native.graph)
         thumb = {
             row.cause: row.macs
             for row in exact_step_differences_by_cause(native.graph, native.trace, exact)

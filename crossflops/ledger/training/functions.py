@@ -65,14 +65,14 @@ class GraphFunctions:
         """
         return _DERIVED.format(stored.function.kind) + self._unfollowed
 
-    def name_of_tensor_keeper(self, node: Node) -> str:
+    def name_of_function_that_saves_tensors(self, node: Node) -> str:
         """Return a name for the call, or for the custom autograd function, that keeps tensors for
         the node's backward pass.
         """
         known = self.function_with_own_backward(node)
         return f"{known.function.home} (function)" if known else node.call
 
-    def forward_gradient_cost(self, node: Node) -> Cost:
+    def forward_cost_for_gradients(self, node: Node) -> Cost:
         """Return the cost of the work that a custom function does in its forward pass only for
         gradients; zero for other nodes.
         """
@@ -82,7 +82,9 @@ class GraphFunctions:
         return known.own.early
 
 
-def functions_and_whether_known(graph: Graph, own: OwnBackwards) -> tuple[GraphFunctions, bool]:
+def functions_and_whether_backwards_are_known(
+    graph: Graph, own: OwnBackwards
+) -> tuple[GraphFunctions, bool]:
     """Return the custom functions of a graph with their own backward passes, and whether those
     passes are known.
 

@@ -35,7 +35,7 @@ def node_gradient(
         live: the names of its results that reach the loss.
     """
     assert callable(known.backward)
-    node = _with_live_results(node, known, live)
+    node = _with_only_results_that_reach_loss(node, known, live)
     if (full := node.training.derived_as) is not None:
         return _gradient_from_full_operation(node, full, indices, forward)
     if flow.is_gradient_equal_in_all_loop_runs and node.op.type in _RECURRENT:
@@ -75,7 +75,9 @@ def _operand_positions_by_direction(
     return ways if ways[0] != ways[1] else [indices]
 
 
-def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | None) -> Node:
+def _with_only_results_that_reach_loss(
+    node: Node, known: OperatorRule, live: Iterable[str] | None
+) -> Node:
     """Return the node with unnamed results where they do not reach the loss, if the rule of its
     gradient needs this.
     """

@@ -13,8 +13,8 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ledger.checkpoints import (
     CheckpointPart,
     RecomputedNodes,
-    jax_recomputation,
-    pytorch_recomputation,
+    nodes_rerun_by_jax_checkpoint,
+    nodes_rerun_by_pytorch_checkpoint,
 )
 from crossflops.ledger.training.flow import GradientFlow, GraphLevel
 from crossflops.ledger.training.states import GradientStates
@@ -63,13 +63,15 @@ class _CheckpointSearch:
         """Return the nodes of the checkpoint that run again; if the checkpoint runs again, add its
         number to `asked`.
         """
-        part, unit = self._part, self._flow.functions.name_of_tensor_keeper
+        part, unit = self._part, self._flow.functions.name_of_function_that_saves_tensors
         asking = [
-            node for node in part.nodes if node.key in live and self._gradient_positions(node)
+            node
+            for node in part.nodes
+            if node.key in live and self._positions_of_inputs_with_gradient(node)
         ]
         if part.kind == "needed":
-            again = jax_recomputation(
-                part, {node.key: self._gradient_positions(node) for node in asking}
+            again = nodes_rerun_by_jax_checkpoint(
+                part, {node.key: self._positions_of_inputs_with_gradient(node) for node in asking}
             )
         else:
             if part.kind != "reentrant":
@@ -82,14 +84,14 @@ class _CheckpointSearch:
                 ]
             again = RecomputedNodes()
             if asking:
-                again = pytorch_recomputation(
+                again = nodes_rerun_by_pytorch_checkpoint(
                     part, self._keeps_tensor_for_backward, self._retention_in_checkpoint, unit
                 )
         if asking:
             asked.add(part.checkpoint.number)
         return again
 
-    def _gradient_positions(self, node: Node) -> frozenset[int]:
+    def _positions_of_inputs_with_gradient(self, node: Node) -> frozenset[int]:
         """Return the positions of a node's inputs that have a gradient."""
         return frozenset(
             index for index, _ in self._flow.operands_with_gradient(node, self._values)
@@ -102,7 +104,7 @@ class _CheckpointSearch:
         costs = [self._forward_cost_and_gradient_macs(node) for node in nodes]
         if any(forward.macs for forward, _ in costs):  # bias alone needs no operand
             return any(macs for _, macs in costs)
-        return any(bool(self._gradient_positions(node)) for node in nodes)
+        return any(bool(self._positions_of_inputs_with_gradient(node)) for node in nodes)
 
     def _needs_recomputation(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
         """Return whether the backward pass of a node needs a tensor that this checkpoint
@@ -117,7 +119,7 @@ class _CheckpointSearch:
             return inner.number in asked
         return (
             self._retention_in_checkpoint(node, None) != "nothing"
-            and self._flow.functions.name_of_tensor_keeper(node) in keeping
+            and self._flow.functions.name_of_function_that_saves_tensors(node) in keeping
         )
 
     def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> KeptForBackward:
@@ -139,7 +141,7 @@ class _CheckpointSearch:
         known = find_operator_rule(node.op)
         try:
             forward = known.formula(node) if known else ZERO
-            indices = self._gradient_positions(node)
+            indices = self._positions_of_inputs_with_gradient(node)
             if known is None or isinstance(known.backward, str) or not indices:
                 return forward, 0
             gradient = known.backward(node, indices, forward)

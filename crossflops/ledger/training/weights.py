@@ -112,7 +112,7 @@ class TrainedWeights:
         )
         return GradientState(trained, varying=not trained)
 
-    def check_patterns(self, graph: Graph) -> None:
+    def check_patterns_match_weights(self, graph: Graph) -> None:
         """Raise InputError if a pattern of the caller matches no weight of the model."""
         hint = "give modules or parameters, such as 'layer1*'; `count --by module` lists them"
         floats = [

@@ -25,7 +25,10 @@ from crossflops.ir.training import (
     Unknown,
 )
 from crossflops.ledger.training.flow import GradientFlow
-from crossflops.ledger.training.functions import GraphFunction, functions_and_whether_known
+from crossflops.ledger.training.functions import (
+    GraphFunction,
+    functions_and_whether_backwards_are_known,
+)
 from crossflops.ledger.training.gradients import node_gradient
 from crossflops.ledger.training.loops import (
     body_input_and_output_counts_before_states,
@@ -71,7 +74,7 @@ def count_training_step(
             known. Without them, or with those of others, the step is as the forward passes of the
             functions tell.
     """
-    functions, are_known = functions_and_whether_known(graph, own)
+    functions, are_known = functions_and_whether_backwards_are_known(graph, own)
     flow = GradientFlow(graph, weights, functions, cuts=cuts)
     counter = _StepCounter(flow, weights)
     missing_places = graph.severed if cuts else ()
@@ -132,7 +135,7 @@ class _StepCounter:
             for key, plain in self._count_node(prefix, node, parts, values, live, having_gradient):
                 step = plain
                 if times := again.times[node.key]:
-                    early = self._flow.functions.forward_gradient_cost(node)
+                    early = self._flow.functions.forward_cost_for_gradients(node)
                     rerun = (plain.forward + early) * times
                     step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
                 work[key] = work.get(key, NO_STEP) + step

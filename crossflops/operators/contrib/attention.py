@@ -210,13 +210,13 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
 
     checked = shape_constraint(locations.mask, valid_shapes, "the mask")
 
-    def constraint(node: Node) -> OperandProblem:
+    def mask_shape_problem(node: Node) -> OperandProblem:
         """Return why the shape of the mask is wrong; "" if nothing is wrong."""
         mask = input_shape(node, locations.mask)
         square = mask is not None and len(mask) == 4 and locations is _SELF
         return "" if square else checked(node)
 
-    return constraint
+    return mask_shape_problem
 
 
 def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:

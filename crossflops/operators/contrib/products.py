@@ -55,7 +55,7 @@ def _product_column_constraint(*digits: int) -> Constraint:
     for each column.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def column_scale_problem(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each column; "" if nothing is
         wrong.
         """
@@ -66,7 +66,7 @@ def _product_column_constraint(*digits: int) -> Constraint:
                 return f"{input_label(node, index)} needs to be one number, or one for each column"
         return ""
 
-    return constraint
+    return column_scale_problem
 
 
 @operator(
@@ -105,7 +105,7 @@ def _column_bias_constraint(index: int) -> Constraint:
     shape.
     """
 
-    def constraint(node: Node) -> OperandProblem:
+    def bias_length_problem(node: Node) -> OperandProblem:
         """Return why a bias does not have one number per column of the weight; "" if nothing is
         wrong.
         """
@@ -117,7 +117,7 @@ def _column_bias_constraint(index: int) -> Constraint:
             f"{weight[-1]} numbers for {input_label(node, 1, 'B')}"
         )
 
-    return constraint
+    return bias_length_problem
 
 
 @operator(

@@ -74,9 +74,11 @@ def dynamic_quantize_lstm_cost(node: Node) -> Cost:
     )
     layer = recurrent_dimensions(plain, gates=4)
     steps = spec_shape(input_spec(node, 0), rank=3)[0] * layer.directions
-    state = msgspec.structs.replace(input_spec(node, 0), shape=(layer.unit_steps // (steps or 1),))
+    state = msgspec.structs.replace(
+        input_spec(node, 0), shape=(layer.hidden_unit_updates // (steps or 1),)
+    )
     quantized = dynamic_quantize_linear_cost(msgspec.structs.replace(node, inputs=(state,)))
-    scaled = MUL * (2 * 4 * layer.unit_steps)
+    scaled = MUL * (2 * 4 * layer.hidden_unit_updates)
     return onnx_lstm_cost(plain) + dynamic_quantize_linear_cost(node) + quantized * steps + scaled
 
 

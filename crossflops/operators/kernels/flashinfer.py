@@ -49,7 +49,7 @@ class AttentionCall(NamedTuple):
     value: str
 
 
-def _layout(call: OperatorCall, name: str) -> int:
+def _key_layout_number(call: OperatorCall, name: str) -> int:
     """Return the number of the layout of keys in an argument of a call."""
     return int(call_argument(call, name))
 
@@ -80,7 +80,7 @@ def _key_lengths_in_pages(call: OperatorCall, page: int) -> tuple[int, ...] | No
     )
 
 
-def _lengths(
+def _lengths_of_call(
     call: OperatorCall,
     queries: tuple[int, ...] | None,
     keys: tuple[int, ...] | None,
@@ -101,13 +101,13 @@ def _lengths(
         return joint_lengths(queries, keys)
     query_total = call.input("q").shape[0] if queries is None else sum(queries)
     key_total = key_count if keys is None else sum(keys)
-    widest = _at_most(call, "max_q_len", query_total) if queries is None else max(queries)
-    longest = _at_most(call, "max_kv_len", key_total) if keys is None else max(keys)
+    widest = _argument_at_most(call, "max_q_len", query_total) if queries is None else max(queries)
+    longest = _argument_at_most(call, "max_kv_len", key_total) if keys is None else max(keys)
     pairs = min(query_total * longest, key_total * widest)
     return Lengths(pairs, query_total, key_total, known=False)
 
 
-def _at_most(call: OperatorCall, name: str, limit: int) -> int:
+def _argument_at_most(call: OperatorCall, name: str, limit: int) -> int:
     """Return the number in an argument of a call, but at most the limit; the limit without one."""
     return min(limit, int(call.attributes.get(name) or limit))
 
@@ -115,8 +115,8 @@ def _at_most(call: OperatorCall, name: str, limit: int) -> int:
 def _prefill_with_pages(call: OperatorCall) -> AttentionCall:
     """Return the lengths and keys of a call of paged_run."""
     _require_operands(call, "q", "paged_k_cache", "paged_v_cache", "paged_kv_indices", "o")
-    keys = _keys_in_pages(call, "paged_k_cache", _layout(call, "layout"))
-    lengths = _lengths(
+    keys = _keys_in_pages(call, "paged_k_cache", _key_layout_number(call, "layout"))
+    lengths = _lengths_of_call(
         call,
         lengths_from_start_positions(operand_values(call, "qo_indptr")),
         _key_lengths_in_pages(call, keys.page),
@@ -128,9 +128,9 @@ def _prefill_with_pages(call: OperatorCall) -> AttentionCall:
 def _prefill_with_packed_keys(call: OperatorCall) -> AttentionCall:
     """Return the lengths and keys of a call of ragged_run."""
     _require_operands(call, "q", "k", "v", "o")
-    layout = _layout(call, "layout")
+    layout = _key_layout_number(call, "layout")
     tokens, heads = _tokens_and_heads(call, layout)
-    lengths = _lengths(
+    lengths = _lengths_of_call(
         call,
         lengths_from_start_positions(operand_values(call, "qo_indptr")),
         lengths_from_start_positions(operand_values(call, "kv_indptr")),
@@ -148,7 +148,7 @@ def _tokens_and_heads(call: OperatorCall, layout: int) -> tuple[int, int]:
 def _prefill_of_one_sequence(call: OperatorCall) -> AttentionCall:
     """Return the lengths and keys of a call for one sequence with several queries."""
     _require_operands(call, "q", "k", "v", "o")
-    tokens, heads = _tokens_and_heads(call, _layout(call, "layout"))
+    tokens, heads = _tokens_and_heads(call, _key_layout_number(call, "layout"))
     lengths = joint_lengths(call.input("q").shape[:1], (tokens,))
     return AttentionCall(lengths, CachedKeys(heads, 1), "k", "v")
 
@@ -156,15 +156,15 @@ def _prefill_of_one_sequence(call: OperatorCall) -> AttentionCall:
 def _decode_of_one_sequence(call: OperatorCall) -> AttentionCall:
     """Return the lengths and keys of a call for one query, q [heads, D]."""
     _require_operands(call, "q", "k", "v", "o")
-    tokens, heads = _tokens_and_heads(call, _layout(call, "kv_layout_code"))
+    tokens, heads = _tokens_and_heads(call, _key_layout_number(call, "kv_layout_code"))
     return AttentionCall(joint_lengths((1,), (tokens,)), CachedKeys(heads, 1), "k", "v")
 
 
 def _decode_with_pages(call: OperatorCall) -> AttentionCall:
     """Return the lengths and keys of a call with one query for each sequence."""
     _require_operands(call, "q", "paged_k_cache", "paged_v_cache", "paged_kv_indices", "o")
-    keys = _keys_in_pages(call, "paged_k_cache", _layout(call, "kv_layout_code"))
-    lengths = _lengths(
+    keys = _keys_in_pages(call, "paged_k_cache", _key_layout_number(call, "kv_layout_code"))
+    lengths = _lengths_of_call(
         call,
         (1,) * call.input("q").shape[0],
         _key_lengths_in_pages(call, keys.page),
@@ -173,7 +173,7 @@ def _decode_with_pages(call: OperatorCall) -> AttentionCall:
     return AttentionCall(lengths, keys, "paged_k_cache", "paged_v_cache")
 
 
-def _position_mode(call: OperatorCall) -> str:
+def _position_encoding_number(call: OperatorCall) -> str:
     """Return the number of the position encoding in the name of an operator, "" without one."""
     match = _POSITIONS.search(call.operator)
     return match["mode"] if match else ""
@@ -182,7 +182,7 @@ def _position_mode(call: OperatorCall) -> str:
 def _call_cost(call: OperatorCall, attention: AttentionCall) -> Cost:
     """Return the cost of a call with these lengths and keys."""
     heads, depth = call.input("q").shape[-2:]
-    lengths, mode = attention.lengths, _position_mode(call)
+    lengths, mode = attention.lengths, _position_encoding_number(call)
     scores = ScoreSizes(lengths, heads, attention.keys.heads, depth, call.input("o").shape[-1])
     extras = ScoreExtras(
         masked=bool(call.attributes.get("mask_mode"))
@@ -190,10 +190,10 @@ def _call_cost(call: OperatorCall, attention: AttentionCall) -> Cost:
         sloped=mode == _SLOPED,
         capped=float(call.attributes.get("logits_soft_cap", 0.0)) > 0,
     )
-    return attention_cost(scores, extras) + (_rotations(scores) if mode == _ROTATED else ZERO)
+    return attention_cost(scores, extras) + (_rotation_cost(scores) if mode == _ROTATED else ZERO)
 
 
-def _rotations(scores: ScoreSizes) -> Cost:
+def _rotation_cost(scores: ScoreSizes) -> Cost:
     """Return the cost of turning queries and keys by angles of their positions, in pairs of
     elements; all heads of a token have the same angles.
     """
@@ -236,15 +236,15 @@ def _declare_flashinfer(
             raise call.uncounted("attention sinks have no formula")
         return _call_cost(call, describe(call))
 
-    def judge(call: OperatorCall) -> Exactness:
+    def exactness_of_call(call: OperatorCall) -> Exactness:
         """Return "exact" if the lengths of the sequences are known, else "bound"."""
         return "exact" if describe(call).lengths.known else "bound"
 
-    def count_bytes(call: OperatorCall) -> tuple[int, int]:
+    def bytes_of_call(call: OperatorCall) -> tuple[int, int]:
         """Return (bytes read, bytes written) of a call."""
         return _call_bytes(call, describe(call))
 
-    operator(name, backward="none", bytes=count_bytes, doubt=judge, source=source)(
+    operator(name, backward="none", bytes=bytes_of_call, doubt=exactness_of_call, source=source)(
         flashinfer_attention
     )
 

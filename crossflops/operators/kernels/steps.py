@@ -309,17 +309,21 @@ def register_kernel(
             walk(call, steps)
             return steps.forward
 
-        def back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+        def gradient_of_call(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
             """Return the cost of those gradients of the recorded steps that are trainable."""
             steps = KernelSteps(trainable)
             walk(call, steps)
             return steps.gradient
 
         for name in names:
-            operator(name, backward=None if writes else back, doubt=doubt, source=source)(forward)
+            operator(
+                name, backward=None if writes else gradient_of_call, doubt=doubt, source=source
+            )(forward)
         for module in modules:
             name = f"{module.partition('.')[0]}::{module.rpartition(':')[2]}"
-            operator(name, module=module, backward=back, doubt=doubt, source=source)(forward)
+            operator(name, module=module, backward=gradient_of_call, doubt=doubt, source=source)(
+                forward
+            )
         return walk
 
     return register

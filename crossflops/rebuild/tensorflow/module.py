@@ -147,7 +147,7 @@ class _Run:
             if node.op_type == "Constant":
                 results = [_constant_node_value(node)]
             else:
-                results = self._constant_results(node) or self._operations(node)
+                results = self._constant_results(node) or self._run_in_name_scope(node)
         except CrossflopsError:
             raise
         except UnfitError as error:
@@ -163,7 +163,7 @@ class _Run:
             elif name:
                 self.values[name] = value
 
-    def _operations(self, node: Any) -> list[Any]:
+    def _run_in_name_scope(self, node: Any) -> list[Any]:
         """Run the TensorFlow operations of an ONNX node in its name scope, and return
         its results.
         """

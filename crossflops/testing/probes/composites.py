@@ -61,7 +61,7 @@ def _sequential(*layers: Callable[[], Any]) -> Callable[[], Any]:
     return lambda: nn("Sequential", *(layer() for layer in layers))()
 
 
-def _self_attention_model(**options: Any) -> Callable[[], Any]:
+def _self_attention_model_builder(**options: Any) -> Callable[[], Any]:
     """Return a builder of a model with one self-attention layer."""
 
     def self_attention(model: Any, x: Any) -> Any:
@@ -120,8 +120,8 @@ _COMPOSITION = (
 _ATTENTION = 81920 + 12800
 _FEED_FORWARD = 2 * 20 * 32 * 64
 _ATTENTION_MODULES = (
-    Probe("MHA_noweights", _self_attention_model(need_weights=False), _TOKENS, _ATTENTION),
-    Probe("MHA_weights", _self_attention_model(), _TOKENS, _ATTENTION),
+    Probe("MHA_noweights", _self_attention_model_builder(need_weights=False), _TOKENS, _ATTENTION),
+    Probe("MHA_weights", _self_attention_model_builder(), _TOKENS, _ATTENTION),
     Probe("TransformerEncLayer", _ENCODER_LAYER, _TOKENS, _ATTENTION + _FEED_FORWARD),
     Probe(
         "TransformerEncoder4",
@@ -174,7 +174,9 @@ def _call_attention(model: Any, *tensors: Any, **options: Any) -> Any:
     return model.layer(query, key, value, **options)[0]
 
 
-def _attention_model(*args: Any, call: dict[str, Any] | None = None, **options: Any) -> Any:
+def _attention_model_builder(
+    *args: Any, call: dict[str, Any] | None = None, **options: Any
+) -> Callable[[], Any]:
     """Return a builder of a model with one MultiheadAttention; `call` has the options with which
     it is called.
 
@@ -302,23 +304,25 @@ _SEQUENCES = (
 _KEYS = (
     Probe(
         "MHA_appended",
-        _attention_model(add_bias_kv=True, add_zero_attn=True, batch_first=True),
+        _attention_model_builder(add_bias_kv=True, add_zero_attn=True, batch_first=True),
         _RULES_TOKENS,
         4 * 20 * 1024 + 2 * 2 * 10 * 12 * 32,
     ),
     Probe(
         "MHA_appended_quietly",
-        _attention_model(add_zero_attn=True, call={"need_weights": False}),
+        _attention_model_builder(add_zero_attn=True, call={"need_weights": False}),
         _RULES_TOKENS,
         4 * 20 * 1024 + 2 * 10 * 2 * 3 * 32,
     ),
     Probe(
         "MHA_cross",
-        _attention_model(kdim=12, vdim=20, batch_first=True),
+        _attention_model_builder(kdim=12, vdim=20, batch_first=True),
         _TARGET,
         2 * 20 * 1024 + 14 * 32 * 32 + 2 * 2 * 10 * 7 * 32,
     ),
-    Probe("MHA_unbatched", _attention_model(), ("10x32",), 4 * 10 * 1024 + 2 * 10 * 10 * 32),
+    Probe(
+        "MHA_unbatched", _attention_model_builder(), ("10x32",), 4 * 10 * 1024 + 2 * 10 * 10 * 32
+    ),
     Probe(
         "MHA_forward",
         function_model(_call_attention_forward, layer=nn("MultiheadAttention", 32, 4)),
@@ -381,7 +385,7 @@ _RULES_PROBES = (*_POOLS, *_SEQUENCES, *_KEYS, *_FUNCTIONS, *_SUBCLASSES)
 _TRACED_MAPS = ("1x8x16x16",)
 
 
-def _torch_function_with_options(name: str, **options: Any) -> Any:
+def _model_builder_with_torch_function_options(name: str, **options: Any) -> Callable[[], Any]:
     """Return a builder of a model that calls this function of torch with fixed options."""
 
     def call_torch_function(model: Any, *tensors: Any) -> Any:
@@ -400,7 +404,7 @@ def _einsum_product(model: Any, a: Any, b: Any) -> Any:
     return torch.einsum("ij, kj -> ik", a, b)
 
 
-def _grid_sample_model(mode: str) -> Any:
+def _grid_sample_model_builder(mode: str) -> Callable[[], Any]:
     """Return a builder of a model that samples an image at the points of a grid, in this mode."""
 
     def sample_grid(model: Any, x: Any, grid: Any) -> Any:
@@ -432,10 +436,12 @@ def _return_nested_outputs(model: Any, x: Any) -> Any:
 
 _TRACED_PROBES = (
     # outputs x K
-    Probe("torch.addmv", _torch_function_with_options("addmv"), ("10", "10x8", "8"), 80),
+    Probe(
+        "torch.addmv", _model_builder_with_torch_function_options("addmv"), ("10", "10x8", "8"), 80
+    ),
     Probe(
         "baddbmm_whole",
-        _torch_function_with_options("baddbmm"),
+        _model_builder_with_torch_function_options("baddbmm"),
         ("2x10x4", "2x10x8", "2x8x4"),
         640,
     ),
@@ -468,8 +474,8 @@ _TRACED_PROBES = (
     *(
         Probe(name, model, inputs, 0)
         for name, model, inputs in (
-            ("grid_bicubic", _grid_sample_model("bicubic"), (*_TRACED_MAPS, "1x4x4x2")),
-            ("grid_nearest", _grid_sample_model("nearest"), (*_TRACED_MAPS, "1x4x4x2")),
+            ("grid_bicubic", _grid_sample_model_builder("bicubic"), (*_TRACED_MAPS, "1x4x4x2")),
+            ("grid_nearest", _grid_sample_model_builder("nearest"), (*_TRACED_MAPS, "1x4x4x2")),
             ("mul_inplace", function_model(lambda model, x: (x + 1).mul_(x)), _TRACED_MAPS),
             ("add_small_first", function_model(lambda model, a, b: a + b), ("16", "1x8x16x16")),
             ("1-x", function_model(lambda model, x: 1 - 2 * x), _TRACED_MAPS),

@@ -3,6 +3,7 @@ replace.
 """
 
 import warnings
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,7 +19,7 @@ def _model_with_captured_relu() -> Any:
     return function_model(lambda model, x: relu(x))()
 
 
-def _functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
+def _functional_model_builder(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
     """Return a builder of a model that calls this function of torch.nn.functional."""
 
     def call_functional(model: Any, *tensors: Any) -> Any:
@@ -30,7 +31,7 @@ def _functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
     return function_model(call_functional)
 
 
-def _torch_function_model(name: str, *args: Any, **kwargs: Any) -> Any:
+def _torch_function_model_builder(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
     """Return a builder of a model that calls this function of torch; the fixed arguments come
     first.
     """
@@ -80,26 +81,26 @@ def _product_of_complex_matrices(model: Any, a: Any, b: Any) -> Any:
 
 
 _ELEMENTWISE = (
-    Probe("F.relu", _functional_model("relu"), _MAPS, 0),
+    Probe("F.relu", _functional_model_builder("relu"), _MAPS, 0),
     Probe("F.relu_captured", _model_with_captured_relu, _MAPS, 0),
-    Probe("torch.relu", _torch_function_model("relu"), _MAPS, 0),
-    Probe("F.gelu", _functional_model("gelu"), _MAPS, 0),
-    Probe("F.softmax", _functional_model("softmax", dim=-1), ("2x10x64",), 0),
-    Probe("F.max_pool2d", _functional_model("max_pool2d", 2), _MAPS, 0),
+    Probe("torch.relu", _torch_function_model_builder("relu"), _MAPS, 0),
+    Probe("F.gelu", _functional_model_builder("gelu"), _MAPS, 0),
+    Probe("F.softmax", _functional_model_builder("softmax", dim=-1), ("2x10x64",), 0),
+    Probe("F.max_pool2d", _functional_model_builder("max_pool2d", 2), _MAPS, 0),
     Probe(
         "F.interp_bilin_size",
-        _functional_model("interpolate", (32, 32), mode="bilinear"),
+        _functional_model_builder("interpolate", (32, 32), mode="bilinear"),
         _MAPS,
         0,
     ),
     Probe(
         "F.grid_sample",
-        _functional_model("grid_sample", align_corners=False),
+        _functional_model_builder("grid_sample", align_corners=False),
         (*_MAPS, "1x4x4x2"),
         0,
     ),
     Probe("x+x", function_model(lambda model, x: x + x), _MAPS, 0),
-    Probe("torch.add", _torch_function_model("add"), (*_MAPS, *_MAPS), 0),
+    Probe("torch.add", _torch_function_model_builder("add"), (*_MAPS, *_MAPS), 0),
     Probe("x*x", function_model(lambda model, x: x * x), _MAPS, 0),
     Probe("x.mean(2,3)", function_model(lambda model, x: x.mean((2, 3))), _MAPS, 0),
     Probe("add_inplace", function_model(lambda model, x: (x * 1).add_(x)), _MAPS, 0),
@@ -122,12 +123,21 @@ _PRODUCTS = (
     Probe("a@vector", function_model(lambda model, a, b: a @ b), ("10x8", "8"), 80),
     Probe("vector@b", function_model(lambda model, a, b: a @ b), ("8", "8x10"), 80),
     Probe("dot", function_model(lambda model, a, b: a @ b), ("8", "8"), 8),
-    Probe("torch.matmul_bcast", _torch_function_model("matmul"), ("6x8", "2x4x8x10"), 3840),
-    Probe("torch.mm", _torch_function_model("mm"), ("10x8", "8x4"), 320),
-    Probe("torch.bmm", _torch_function_model("bmm"), ("2x10x8", "2x8x10"), 1600),
-    Probe("torch.addmm", _torch_function_model("addmm"), ("4", "10x8", "8x4"), 320),
-    Probe("torch.baddbmm", _torch_function_model("baddbmm"), ("4", "2x10x8", "2x8x4"), 640),
-    Probe("torch.tensordot", _torch_function_model("tensordot", dims=2), ("3x4x5", "4x5x6"), 360),
+    Probe(
+        "torch.matmul_bcast", _torch_function_model_builder("matmul"), ("6x8", "2x4x8x10"), 3840
+    ),
+    Probe("torch.mm", _torch_function_model_builder("mm"), ("10x8", "8x4"), 320),
+    Probe("torch.bmm", _torch_function_model_builder("bmm"), ("2x10x8", "2x8x10"), 1600),
+    Probe("torch.addmm", _torch_function_model_builder("addmm"), ("4", "10x8", "8x4"), 320),
+    Probe(
+        "torch.baddbmm", _torch_function_model_builder("baddbmm"), ("4", "2x10x8", "2x8x4"), 640
+    ),
+    Probe(
+        "torch.tensordot",
+        _torch_function_model_builder("tensordot", dims=2),
+        ("3x4x5", "4x5x6"),
+        360,
+    ),
     # 4 times 3 x 64 x 32; 5 times 8 x 14 x 14 outputs x 27
     Probe(
         "vmap_linear",
@@ -145,51 +155,59 @@ _PRODUCTS = (
     Probe("matrix_power", function_model(_matrix_power_of_three), ("6x6",), 432),
     # a product of complex numbers is four of real ones
     Probe("complex_matmul", function_model(_product_of_complex_matrices), ("4x6", "6x5"), 4 * 120),
-    Probe("einsum", _torch_function_model("einsum", "bij,bjk->bik"), ("2x10x8", "2x8x10"), 1600),
-    Probe("einsum_product", _torch_function_model("einsum", "ij,j->ij"), ("3x4", "4"), 0),
+    Probe(
+        "einsum",
+        _torch_function_model_builder("einsum", "bij,bjk->bik"),
+        ("2x10x8", "2x8x10"),
+        1600,
+    ),
+    Probe("einsum_product", _torch_function_model_builder("einsum", "ij,j->ij"), ("3x4", "4"), 0),
     Probe(
         "einsum_other",
-        _torch_function_model("einsum", "nchw,co->nohw"),
+        _torch_function_model_builder("einsum", "nchw,co->nohw"),
         ("2x13x7x9", "13x11"),
         18018,
     ),
     Probe(
         "einsum_dots",
-        _torch_function_model("einsum", "...ij,...jk->...ik"),
+        _torch_function_model_builder("einsum", "...ij,...jk->...ik"),
         ("2x3x4x5", "2x3x5x6"),
         720,
     ),
     # 3 x 4 x 5, then 3 x 5 x 6
     Probe(
-        "einsum_three", _torch_function_model("einsum", "ij,jk,kl->il"), ("3x4", "4x5", "5x6"), 150
+        "einsum_three",
+        _torch_function_model_builder("einsum", "ij,jk,kl->il"),
+        ("3x4", "4x5", "5x6"),
+        150,
     ),
 )
 _QKV = ("2x4x10x8", "2x4x10x8", "2x4x10x8")
 _ATTENTION = (
     # B H Sq Sk (D + Dv)
-    Probe("SDPA", _functional_model("scaled_dot_product_attention"), _QKV, 12800),
+    Probe("SDPA", _functional_model_builder("scaled_dot_product_attention"), _QKV, 12800),
     # three axes: PyTorch's CPU kernel wants four, and falls back to two products
     Probe(
         "SDPA_math",
-        _functional_model("scaled_dot_product_attention"),
+        _functional_model_builder("scaled_dot_product_attention"),
         ("8x10x8", "8x10x8", "8x10x8"),
         12800,
     ),
     Probe(
         "SDPA_causal",
-        _functional_model("scaled_dot_product_attention", is_causal=True),
+        _functional_model_builder("scaled_dot_product_attention", is_causal=True),
         _QKV,
         12800,
     ),
     Probe(
         "SDPA_mask",
-        _functional_model("scaled_dot_product_attention"),
+        _functional_model_builder("scaled_dot_product_attention"),
         (*_QKV, "10x10:bool"),
         12800,
     ),
     Probe(
         "SDPA_grouped",
-        _functional_model("scaled_dot_product_attention", enable_gqa=True),
+        _functional_model_builder("scaled_dot_product_attention", enable_gqa=True),
         ("2x4x10x8", "2x2x10x8", "2x2x10x8"),
         12800,
     ),
@@ -201,7 +219,7 @@ _FUNCTIONS_PROBES = (*_ELEMENTWISE, *_PRODUCTS, *_ATTENTION)
 # What tools count otherwise that replace functions, or divide by the batch.
 
 
-def _vmap_torch_function_model(name: str) -> Any:
+def _vmap_torch_function_model_builder(name: str) -> Callable[[], Any]:
     """Return a builder of a model that calls this function of torch under torch.vmap."""
 
     def call_under_vmap(model: Any, *tensors: Any) -> Any:
@@ -220,7 +238,7 @@ def _vmap_conv_transpose(model: Any, x: Any) -> Any:
     return torch.vmap(model.layer)(x)
 
 
-def _complex_function_model(name: str) -> Any:
+def _complex_function_model_builder(name: str) -> Callable[[], Any]:
     """Return a builder of a model that calls this function of torch with complex tensors."""
 
     def call_with_complex_tensors(model: Any, *tensors: Any) -> Any:
@@ -232,7 +250,7 @@ def _complex_function_model(name: str) -> Any:
     return function_model(call_with_complex_tensors)
 
 
-def _patchable_functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
+def _patchable_functional_model_builder(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
     """Return a builder of a model that looks up this function of torch.nn.functional at each call,
     so that it can be replaced.
     """
@@ -332,8 +350,10 @@ def _lstm_with_hook() -> Any:
 _ENLARGED = {"scale_factor": 1.5}
 _PROBES = (
     # 2 times 3 x 4 x 5
-    Probe("vmap_bmm", _vmap_torch_function_model("matmul"), ("2x3x4", "2x4x5"), 120),
-    Probe("vmap_addmm", _vmap_torch_function_model("addmm"), ("2x3x5", "2x3x4", "2x4x5"), 120),
+    Probe("vmap_bmm", _vmap_torch_function_model_builder("matmul"), ("2x3x4", "2x4x5"), 120),
+    Probe(
+        "vmap_addmm", _vmap_torch_function_model_builder("addmm"), ("2x3x5", "2x3x4", "2x4x5"), 120
+    ),
     # 5 times 8 x 8 x 8 inputs x 4 x 9
     Probe(
         "vmap_transposed",
@@ -342,26 +362,30 @@ _PROBES = (
         92160,
     ),
     # a product of complex numbers is four of real ones
-    Probe("complex_bmm", _complex_function_model("bmm"), ("2x3x4", "2x4x5"), 4 * 120),
-    Probe("complex_addmm", _complex_function_model("addmm"), ("3x5", "3x4", "4x5"), 4 * 60),
+    Probe("complex_bmm", _complex_function_model_builder("bmm"), ("2x3x4", "2x4x5"), 4 * 120),
+    Probe(
+        "complex_addmm", _complex_function_model_builder("addmm"), ("3x5", "3x4", "4x5"), 4 * 60
+    ),
     Probe("add_misaligned", function_model(_sum_of_pointwise), ("2x3x4", "4"), 0),
     # three products: 2 x 3 x 3 x 4 for two of them, 3 x 3 x 4
     Probe("methods", function_model(_call_tensor_methods), ("2x3x4", "2x4x3"), 72 + 72 + 36),
     Probe("bmm_captured", _model_with_captured_bmm, ("2x3x4", "2x4x5"), 120),
     Probe(
         "F.interpolate_half",
-        _patchable_functional_model("interpolate", **_ENLARGED),
+        _patchable_functional_model_builder("interpolate", **_ENLARGED),
         ("1x3x5x5",),
         0,
     ),
-    Probe("F.interpolate_int", _patchable_functional_model("interpolate", 7), ("2x3x5x5",), 0),
+    Probe(
+        "F.interpolate_int", _patchable_functional_model_builder("interpolate", 7), ("2x3x5x5",), 0
+    ),
     Probe(
         "F.interpolate_area",
-        _patchable_functional_model("interpolate", 2, mode="area"),
+        _patchable_functional_model_builder("interpolate", 2, mode="area"),
         ("2x3x5x5",),
         0,
     ),
-    Probe("F.lp_pool2d", _patchable_functional_model("lp_pool2d", 2, 2), ("2x3x6x6",), 0),
+    Probe("F.lp_pool2d", _patchable_functional_model_builder("lp_pool2d", 2, 2), ("2x3x6x6",), 0),
     Probe("Up_pair", wrap_layer(nn("Upsample", scale_factor=(2, 1.5))), ("2x3x4x4",), 0),
     # 4 rows of 3 inputs and 5 outputs, whatever the batch of 3
     Probe(
