@@ -222,7 +222,9 @@ def _backward_per_complex_number(*work: Cost) -> Backward:
     each operand, the last for all further ones.
     """
 
-    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+    def gradient_per_complex_number(
+        node: Node, requested: OperandPositions, _forward: Cost
+    ) -> Gradient:
         """Return the cost of the gradients: `work` per complex number of the result, plus sums
         over broadcast axes.
         """
@@ -234,13 +236,13 @@ def _backward_per_complex_number(*work: Cost) -> Backward:
             }
         )
 
-    return backward
+    return gradient_per_complex_number
 
 
 def _formula_per_complex_number(cost: Cost) -> Formula:
     """Return a formula that counts `cost` for each complex number of the result."""
 
-    def formula(node: Node) -> Cost:
+    def cost_per_complex_number(node: Node) -> Cost:
         """Return `cost` times the number of complex numbers in the result, whose two parts are the
         last axis.
 
@@ -248,7 +250,7 @@ def _formula_per_complex_number(cost: Cost) -> Formula:
         """
         return cost * (output_element_count(node) // 2)
 
-    return formula
+    return cost_per_complex_number
 
 
 def _complex_compare_cost(node: Node) -> Cost:

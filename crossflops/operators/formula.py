@@ -327,7 +327,7 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
             )
         return pair[0], pair[1]
 
-    def backward(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
+    def gradient_of_call(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
         """Return the cost of the gradients that the formula gives for a node."""
         return _formula_gradient(formula, OperatorCall(node, formula.names), trainable)
 
@@ -341,7 +341,7 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
         contracts=None,
         is_own=True,
         backward=(
-            backward if callable(formula.backward)
+            gradient_of_call if callable(formula.backward)
             else no_gradient if formula.backward == "none"
             else f"{formula.place} does not declare a backward pass"
             if formula.origin.kind != "crossflops"

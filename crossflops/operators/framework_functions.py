@@ -127,7 +127,7 @@ def declare_function(
     """
     named = {JAX: jax, TENSORFLOW: tensorflow, TORCH: torch, SCIPY: scipy}
 
-    def declare(formula: F) -> F:
+    def register_formula(formula: F) -> F:
         """Register the formula for the functions of all the frameworks, and return it."""
         for domain, names in named.items():
             for name in [names] if isinstance(names, str) else names:
@@ -141,7 +141,7 @@ def declare_function(
                 )(formula)
         return formula
 
-    return declare
+    return register_formula
 
 
 # Factorizations and solvers, by one algorithm of several: estimates.
@@ -1015,7 +1015,9 @@ def _second_operand_backward(work: Cost) -> Backward:
     with a gradient.
     """
 
-    def backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
+    def gradient_of_second_operand(
+        node: Node, requested: OperandPositions, forward: Cost
+    ) -> Gradient:
         """Return the cost of the gradient of the second operand. Raises ValueError if the first
         one needs a gradient.
         """
@@ -1023,7 +1025,7 @@ def _second_operand_backward(work: Cost) -> Backward:
             raise ValueError(f"{node.op} has no gradient by its first operand")
         return elementwise_backward(work)(node, requested, forward)
 
-    return backward
+    return gradient_of_second_operand
 
 
 # Derivatives from x and the result y, as derivatives.yaml, jax/_src/lax/special.py and

@@ -69,7 +69,7 @@ def product_backward(*digits: int, bias: int | None = None) -> Backward:
     The gradient of a bias sums those of the results: n(Y) - n(B) adds.
     """
 
-    def backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
+    def gradient_of_factors(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
         """Return the cost of the gradients: for each requested factor the forward MACs, for the
         bias the sum over results.
         """
@@ -78,7 +78,7 @@ def product_backward(*digits: int, bias: int | None = None) -> Backward:
             work[bias] = broadcast_sum_cost(node, bias)
         return Gradient(work)
 
-    return backward
+    return gradient_of_factors
 
 
 def broadcast_sum_cost(node: Node, index: int) -> Cost:
@@ -99,7 +99,9 @@ def elementwise_backward(*work: Cost) -> Backward:
     `work` has an entry for each operand; the last one holds for all further operands.
     """
 
-    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+    def gradient_per_result_element(
+        node: Node, requested: OperandPositions, _forward: Cost
+    ) -> Gradient:
         """Return the cost of the gradients: `work` per element of the result, plus sums over
         broadcast axes.
         """
@@ -111,17 +113,19 @@ def elementwise_backward(*work: Cost) -> Backward:
             }
         )
 
-    return backward
+    return gradient_per_result_element
 
 
 def backward_per_input_element(work: Cost = ZERO) -> Backward:
     """Return a backward function with this cost per element of each operand."""
 
-    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+    def gradient_per_input_element(
+        node: Node, requested: OperandPositions, _forward: Cost
+    ) -> Gradient:
         """Return the cost of the gradients: `work` per element of each requested operand."""
         return Gradient({index: work * input_element_count(node, index) for index in requested})
 
-    return backward
+    return gradient_per_input_element
 
 
 def movement_backward(_node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
@@ -148,13 +152,15 @@ def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
     gradient.
     """
 
-    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+    def gradient_of_first_operand(
+        node: Node, requested: OperandPositions, _forward: Cost
+    ) -> Gradient:
         """Return the cost `work(node)` for the gradient of the first operand, if it is
         requested.
         """
         return Gradient({0: work(node)} if 0 in requested else {})
 
-    return backward
+    return gradient_of_first_operand
 
 
 def linear_map_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:

@@ -347,12 +347,12 @@ def has_unit_diagonal(node: Node) -> bool:
 def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
     """Return a formula that counts `work(n)` for each n x n matrix of the first input."""
 
-    def formula(node: Node) -> Cost:
+    def cost_of_all_square_matrices(node: Node) -> Cost:
         """Return `work(n)` for each n x n matrix of the first input, summed."""
         count, n = square_matrix_count_and_rows(node)
         return work(n) * count
 
-    return formula
+    return cost_of_all_square_matrices
 
 
 @operator(

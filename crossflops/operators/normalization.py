@@ -111,13 +111,15 @@ def _last_axes_norm_backward(centred: bool) -> Backward:
     subtraction of the mean.
     """
 
-    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+    def gradient_of_last_axes_norm(
+        node: Node, requested: OperandPositions, _forward: Cost
+    ) -> Gradient:
         """Return the cost of the gradients of a normalization over the last axes, for each
         requested operand.
         """
         return normalization_gradient(node, requested, *_last_axes_groups(node), centred=centred)
 
-    return backward
+    return gradient_of_last_axes_norm
 
 
 def _group_norm_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
@@ -531,11 +533,13 @@ def _group_work_backward(
     `groups(node)` gives.
     """
 
-    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+    def gradient_per_group_work(
+        node: Node, requested: OperandPositions, _forward: Cost
+    ) -> Gradient:
         """Return the cost `work(elements, groups)` for each requested operand."""
         return Gradient({index: work(*groups(node)) for index in requested})
 
-    return backward
+    return gradient_per_group_work
 
 
 _SOFTMAX = "n-m compares, n subs, n exps, n-m adds, n divs; m groups"

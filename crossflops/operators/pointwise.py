@@ -54,11 +54,11 @@ WORK: dict[str, Cost] = {}  # per element, of the operators that `declare_pointw
 def formula_per_output_element(work: Cost) -> Formula:
     """Return a formula that counts `work` for each element of the first output."""
 
-    def formula(node: Node) -> Cost:
+    def cost_of_output_elements(node: Node) -> Cost:
         """Return `work` times the number of elements of the first output."""
         return work * output_element_count(node)
 
-    return formula
+    return cost_of_output_elements
 
 
 def pointwise_constraint(node: Node) -> OperandProblem:
@@ -186,7 +186,7 @@ def declare_variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO
     The `last` work follows once per element; `back` is that of each element of a gradient.
     """
 
-    def formula(node: Node) -> Cost:
+    def cost_of_variadic_node(node: Node) -> Cost:
         """Return the cost per element of the result: `work` for each operand after the first, then
         `last`.
         """
@@ -196,7 +196,7 @@ def declare_variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO
     ending = f" + {describe_work(last)})" if last.flops else ")"
     equation = f"n(Y)*((k-1)*({describe_work(work)})" + ending
     operator(type, equation, requires=pointwise_constraint, backward=elementwise_backward(back))(
-        formula
+        cost_of_variadic_node
     )
 
 

@@ -158,7 +158,9 @@ def _recurrent_backward(gates: int) -> Backward:
     activations that are not the default ones, for peepholes and for clips.
     """
 
-    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+    def gradient_of_recurrent_layer(
+        node: Node, requested: OperandPositions, _forward: Cost
+    ) -> Gradient:
         """Return the cost of the gradients of a recurrent layer. Raises ValueError for options
         without a formula.
         """
@@ -194,7 +196,7 @@ def _recurrent_backward(gates: int) -> Backward:
         )
         return Gradient(work, inner=inner)
 
-    return backward
+    return gradient_of_recurrent_layer
 
 
 def _has_default_activations(node: Node) -> bool:

@@ -63,7 +63,7 @@ def declare_reduction(
     of the gradient for each of n elements and for each of m results; None: there is no gradient.
     """
 
-    def formula(node: Node) -> Cost:
+    def cost_of_reduction(node: Node) -> Cost:
         """Return the cost of the reduction: per element of the input, per combination of two, and
         per result.
         """
@@ -74,7 +74,7 @@ def declare_reduction(
             + last * after
         )
 
-    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+    def gradient_of_reduction(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradient of the reduction, for each requested operand."""
         element, result = back or (ZERO, ZERO)
         return Gradient(
@@ -88,8 +88,8 @@ def declare_reduction(
         type,
         f"{equation}; n = n(data), m = n(reduced)",
         requires=requires,
-        backward=no_gradient if back is None else backward,
-    )(formula)
+        backward=no_gradient if back is None else gradient_of_reduction,
+    )(cost_of_reduction)
 
 
 # dX = dY at the elements that are the largest, divided by how many of them there are
@@ -137,11 +137,11 @@ def cumulative_formula(work: Cost) -> Formula:
     The axis is a value, not a shape, so the number of first elements, which need none, is unknown.
     """
 
-    def formula(node: Node) -> Cost:
+    def cost_of_input_elements(node: Node) -> Cost:
         """Return `work` times the number of elements of the input."""
         return work * input_element_count(node)
 
-    return formula
+    return cost_of_input_elements
 
 
 def _axis_input_constraint(node: Node) -> OperandProblem:

@@ -237,7 +237,7 @@ class Operators:
         """
         facts.setdefault("backward", self.backward)
 
-        def declare(formula: F) -> F:
+        def register_formula(formula: F) -> F:
             """Return the formula, after registering it as the rule of these operators."""
             for op in self._ops_from_types(types, since, domain):
                 if op in self.rules:
@@ -251,7 +251,7 @@ class Operators:
                 )
             return formula
 
-        return declare
+        return register_formula
 
     def declare_without_rule(
         self,

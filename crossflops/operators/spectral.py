@@ -265,7 +265,7 @@ def cosine_window_formula(terms: int) -> Formula:
     Each cosine n(output) * (2 muls, cos, add); once a div.
     """
 
-    def formula(node: Node) -> Cost:
+    def cost_of_cosine_window(node: Node) -> Cost:
         """Return the cost of a window of cosines: 2 muls, a cos and an add per element and cosine,
         and one div.
         """
@@ -273,7 +273,7 @@ def cosine_window_formula(terms: int) -> Formula:
             divs=1
         )
 
-    return formula
+    return cost_of_cosine_window
 
 
 for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 2)):

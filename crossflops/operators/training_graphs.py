@@ -256,11 +256,11 @@ def _bias_gelu_gradient_formula(name: str) -> Formula:
     element for X + B again.
     """
 
-    def formula(node: Node) -> Cost:
+    def cost_of_bias_gelu_gradient(node: Node) -> Cost:
         """Return the cost of the gradient of the activation, and of one add per element."""
         return _ELEMENTS[name].cost_of_output_gradients(node) + ADD * output_element_count(node)
 
-    return formula
+    return cost_of_bias_gelu_gradient
 
 
 for _name in ("Gelu", "FastGelu"):
@@ -319,7 +319,7 @@ def _dropout_gradient_formula(index: int) -> Formula:
     is training_mode.
     """
 
-    def formula(node: Node) -> Cost:
+    def cost_of_dropout_gradient(node: Node) -> Cost:
         """Return 2 muls per element in training, else zero. Raises ValueError if training_mode is
         unknown.
         """
@@ -331,7 +331,7 @@ def _dropout_gradient_formula(index: int) -> Formula:
             )
         return MUL * (2 * input_element_count(node)) if mode else ZERO
 
-    return formula
+    return cost_of_dropout_gradient
 
 
 _declare_training_operator(

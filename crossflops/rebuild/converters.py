@@ -161,14 +161,14 @@ def _axes_converter(insert: bool) -> Converter:
     layers.
     """
 
-    def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    def make_axes_layer(attributes: Attributes, constants: Constants, outputs: int) -> Any:
         """Return the torch layer that inserts or removes axes of size 1, or None if the axes are
         not given.
         """
         axes = constants[0] if constants else attributes.get("axes")
         return None if axes is None else layers.Axes(axes, insert)
 
-    return convert
+    return make_axes_layer
 
 
 def _reduction_converter(reduction: str) -> Converter:
@@ -176,14 +176,14 @@ def _reduction_converter(reduction: str) -> Converter:
     layers.
     """
 
-    def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    def make_reduction_layer(attributes: Attributes, constants: Constants, outputs: int) -> Any:
         """Return the torch layer of the reduction, or None if the node reduces no axes."""
         axes = (constants[0] if constants else None) or attributes.get("axes") or []
         if not axes and attributes.get("noop_with_empty_axes"):
             return None
         return layers.Reduce(reduction, axes, bool(attributes.get("keepdims", 1)))
 
-    return convert
+    return make_reduction_layer
 
 
 def _convert_gelu(attributes: Attributes, constants: Constants, outputs: int) -> Any:
@@ -338,7 +338,7 @@ def _converter_with_own_layer(operator: str, onnx2torch_converter: Any) -> Any:
     `onnx2torch_converter` of onnx2torch.
     """
 
-    def convert(node: Any, graph: Any) -> Any:
+    def convert_by_own_layer(node: Any, graph: Any) -> Any:
         """Convert an ONNX node to our torch layer, or by onnx2torch's converter. Raises
         NotImplementedError if both fail.
         """
@@ -352,7 +352,11 @@ def _converter_with_own_layer(operator: str, onnx2torch_converter: Any) -> Any:
             raise NotImplementedError(f"{operator} {node.name} has sizes that are computed")
         return onnx2torch_converter(node, graph)
 
-    return convert if operator in {**CONVERTERS, **WHOLE_NODE_CONVERTERS} else onnx2torch_converter
+    return (
+        convert_by_own_layer
+        if operator in {**CONVERTERS, **WHOLE_NODE_CONVERTERS}
+        else onnx2torch_converter
+    )
 
 
 def _own_layer_for_node(operator: str, facts: NodeFacts) -> LayerAndInputs:

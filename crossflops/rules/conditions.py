@@ -341,12 +341,12 @@ def through(*functions: str) -> Condition:
         'through torch.matmul'
     """
 
-    def holds(site: Site) -> bool:
+    def is_through_function(site: Site) -> bool:
         """Return whether the innermost function call is one of `functions`."""
         enclosing = _function_ancestors(site)
         return matches_any_pattern(enclosing[0].target if enclosing else "", functions)
 
-    return Condition("through", holds, functions)
+    return Condition("through", is_through_function, functions)
 
 
 def inside(*classes: str) -> Condition:
@@ -479,14 +479,16 @@ def setting(**values: Scalar) -> Condition:
         'bias=True'
     """
 
-    def holds(site: Site) -> bool:
+    def has_setting_values(site: Site) -> bool:
         """Return whether the call or its module has all the required settings, each with its
         value.
         """
         settings = site.module.settings if site.call.level == "module" else site.settings
         return all(name in settings and settings[name] == value for name, value in values.items())
 
-    return Condition(", ".join(f"{name}={value}" for name, value in values.items()), holds)
+    return Condition(
+        ", ".join(f"{name}={value}" for name, value in values.items()), has_setting_values
+    )
 
 
 def recorded_as(words: str, **values: Scalar) -> Condition:
@@ -577,13 +579,13 @@ def run_as(*kernels: str) -> Condition:
         'run as aten._native_multi_head_attention.default'
     """
 
-    def holds(site: Site) -> bool:
+    def ran_as_kernel(site: Site) -> bool:
         """Return whether one of the fused kernels ran the call in the tool's setting."""
         fused = site.call.fused
         return site.setting in fused and matches_any_pattern(fused[site.setting], kernels)
 
     nested = all(kernel == f"{NESTED}*" for kernel in kernels)
-    return Condition("run as", holds, kernels, watched="module" if nested else "operator")
+    return Condition("run as", ran_as_kernel, kernels, watched="module" if nested else "operator")
 
 
 def padding_dropped() -> Condition:

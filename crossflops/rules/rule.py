@@ -377,7 +377,7 @@ class Rules:
         """
         formula = more.pop("formula", "")
 
-        def declare(function: _Function) -> _Function:
+        def add_rule_for_function(function: _Function) -> _Function:
             """Add a rule whose amount is this function, and return the function."""
             if formula:
                 with_formula(formula)(function)
@@ -385,7 +385,7 @@ class Rules:
             self._add_rule(kind, about, cause, {**named, "amount": function})
             return function
 
-        return declare
+        return add_rule_for_function
 
     def _add_rule(
         self, kind: Kind, about: "tuple[About, ...]", cause: str, more: dict[str, Any]
@@ -542,12 +542,12 @@ def with_formula(text: str) -> Callable[[_Function], _Function]:
     is the formula.
     """
 
-    def declare(function: _Function) -> _Function:
+    def set_formula_text(function: _Function) -> _Function:
         """Set the printed formula of a function, and return the function."""
         function.formula = text  # type: ignore[union-attr]
         return function
 
-    return declare
+    return set_formula_text
 
 
 def formula_equation(formula: object) -> str:

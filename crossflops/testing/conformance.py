@@ -232,7 +232,7 @@ class ProgramConformance(ToolConformance):
         """Yield the evidence of each probe; subclasses implement it."""
         raise NotImplementedError
 
-    def holds(self, evidence: Evidence, built: Built) -> None:
+    def assert_total_is_predicted(self, evidence: Evidence, built: Built) -> None:
         """Assert that the total which the tool prints for the model equals the prediction from the
         evidence.
         """

@@ -52,17 +52,17 @@ def jax_function(body: Callable[..., Any]) -> Callable[[], Any]:
     *inputs)`.
     """
 
-    def build() -> Any:
+    def build_jax_function() -> Any:
         """Return a JAX function that calls `body` with the jax module and the inputs."""
         import jax
 
-        def run(*inputs: Any) -> Any:
+        def call_body_with_jax(*inputs: Any) -> Any:
             """Return what `body` gives for the jax module and these inputs."""
             return body(jax, *inputs)
 
-        return run
+        return call_body_with_jax
 
-    return build
+    return build_jax_function
 
 
 def nnx_module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
@@ -70,13 +70,13 @@ def nnx_module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
     rngs)` gives.
     """
 
-    def build() -> Any:
+    def build_nnx_module() -> Any:
         """Return the Flax NNX module that `body` gives."""
         from flax import nnx
 
         return body(nnx, nnx.Rngs(0))
 
-    return build
+    return build_nnx_module
 
 
 # Functions of JAX, each a kind of instruction or of control flow.
@@ -136,7 +136,7 @@ def _conv_model_gradients(jax: Any, x: Any, w: Any) -> Any:
     the weights `w`.
     """
 
-    def loss(x: Any, w: Any) -> Any:
+    def sum_of_pooled_activations(x: Any, w: Any) -> Any:
         """Return the sum of the pooled activations, of which gradients are taken."""
         layout = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=layout)
@@ -144,13 +144,13 @@ def _conv_model_gradients(jax: Any, x: Any, w: Any) -> Any:
         window = (1, 2, 2, 1)
         return jax.lax.reduce_window(y, -jax.numpy.inf, jax.lax.max, window, window, "VALID").sum()
 
-    return jax.grad(loss, (0, 1))(x, w)
+    return jax.grad(sum_of_pooled_activations, (0, 1))(x, w)
 
 
 def _depthwise_gradient(jax: Any, x: Any, w: Any) -> Any:
     """Return the gradient of a depthwise convolution with respect to its weights `w`."""
 
-    def loss(w: Any) -> Any:
+    def sum_of_squared_results(w: Any) -> Any:
         """Return the sum of the squared results of the convolution."""
         layout = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(
@@ -158,7 +158,7 @@ def _depthwise_gradient(jax: Any, x: Any, w: Any) -> Any:
         )
         return (y**2).sum()
 
-    return jax.grad(loss)(w)
+    return jax.grad(sum_of_squared_results)(w)
 
 
 def _jax_cond_loop(jax: Any, x: Any, w: Any) -> Any:
@@ -553,7 +553,7 @@ def flax_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
     blocks = draw(st.lists(_BLOCKS, min_size=1, max_size=5))
     batch, residual, head = draw(st.integers(1, 3)), draw(st.booleans()), draw(st.booleans())
 
-    def build() -> tuple[Any, Any]:
+    def build_flax_model() -> tuple[Any, Any]:
         """Return (Flax model of the drawn blocks, spec of its input)."""
         import jax
         from flax import nnx
@@ -569,7 +569,7 @@ def flax_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
         spec = jax.ShapeDtypeStruct((batch, _SIDE, _SIDE, _CHANNELS), "float32")
         return nnx.Sequential(*layers), spec
 
-    return build
+    return build_flax_model
 
 
 class JaxConformance(ProgramConformance):
@@ -580,7 +580,7 @@ class JaxConformance(ProgramConformance):
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
         """Assert that the tool prints the predicted total of a probe."""
-        self.holds(_jax_probe_evidence(name), PROBES[name].build())
+        self.assert_total_is_predicted(_jax_probe_evidence(name), PROBES[name].build())
 
     @pytest.mark.parametrize(
         "name", [name for name, probe in PROBES.items() if probe.flops is not None]
@@ -600,7 +600,9 @@ class JaxConformance(ProgramConformance):
         """Assert that the tool prints the predicted total of a program that has a product without
         a node in the graph.
         """
-        self.holds(_evidence_with_product_outside_graph(), THREE_PRODUCTS.build())
+        self.assert_total_is_predicted(
+            _evidence_with_product_outside_graph(), THREE_PRODUCTS.build()
+        )
 
     @settings(
         max_examples=EXAMPLES,
@@ -614,7 +616,9 @@ class JaxConformance(ProgramConformance):
     ) -> None:
         """Assert that the tool prints the predicted total of a random architecture."""
         model, spec = architecture()
-        self.holds(Evidence(_xla_program_trace(model, (spec,), {})), (model, (spec,), {}))
+        self.assert_total_is_predicted(
+            Evidence(_xla_program_trace(model, (spec,), {})), (model, (spec,), {})
+        )
 
     def evidence(self) -> Iterator[Evidence]:
         """Yield the evidence of each probe."""

@@ -50,13 +50,13 @@ def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:
     `layers` makes one layer from `keras.layers`.
     """
 
-    def build() -> Any:
+    def build_keras_stack() -> Any:
         """Return the sequential Keras model of the layers."""
         import keras
 
         return keras.Sequential([layer(keras.layers) for layer in layers])
 
-    return build
+    return build_keras_stack
 
 
 def keras_layer(name: str, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
@@ -69,17 +69,17 @@ def tf_function(body: Callable[..., Any]) -> Callable[[], Any]:
     *inputs)`.
     """
 
-    def build() -> Any:
+    def build_tf_function() -> Any:
         """Return a tf.function that calls `body` with the tensorflow module and the inputs."""
         import tensorflow as tf
 
-        def run(*inputs: Any) -> Any:
+        def call_body_with_tensorflow(*inputs: Any) -> Any:
             """Return what `body` gives for the tensorflow module and these inputs."""
             return body(tf, *inputs)
 
-        return tf.function(run, autograph=False)
+        return tf.function(call_body_with_tensorflow, autograph=False)
 
-    return build
+    return build_tf_function
 
 
 # Functions of TensorFlow: what no layer of Keras does, and where the profiler sees nothing.
@@ -402,7 +402,7 @@ def keras_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
     batch = draw(st.integers(1, 3))
     head = draw(st.booleans())
 
-    def build() -> tuple[Any, Any]:
+    def build_keras_model() -> tuple[Any, Any]:
         """Return (Keras model of the drawn blocks, spec of its input)."""
         import keras
         import tensorflow as tf
@@ -414,7 +414,7 @@ def keras_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
             x = keras.layers.Dense(10)(keras.layers.GlobalAveragePooling2D()(x))
         return keras.Model(first, x), tf.TensorSpec((batch, _SIDE, _SIDE, _CHANNELS))
 
-    return build
+    return build_keras_model
 
 
 class TensorFlowConformance(ProgramConformance):
@@ -425,7 +425,7 @@ class TensorFlowConformance(ProgramConformance):
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
         """Assert that the tool prints the predicted total of a probe."""
-        self.holds(_tf_probe_evidence(name), PROBES[name].build())
+        self.assert_total_is_predicted(_tf_probe_evidence(name), PROBES[name].build())
 
     @settings(
         max_examples=EXAMPLES,
@@ -439,7 +439,9 @@ class TensorFlowConformance(ProgramConformance):
     ) -> None:
         """Assert that the tool prints the predicted total of a random architecture."""
         model, spec = architecture()
-        self.holds(Evidence(_frozen_graph_trace(model, (spec,), {})), (model, (spec,), {}))
+        self.assert_total_is_predicted(
+            Evidence(_frozen_graph_trace(model, (spec,), {})), (model, (spec,), {})
+        )
 
     def evidence(self) -> Iterator[Evidence]:
         """Yield the evidence of each probe."""

@@ -98,12 +98,12 @@ def _register_shape_rule(
     types.
     """
 
-    def declare(rule: ShapeRule) -> ShapeRule:
+    def register_shape_rule(rule: ShapeRule) -> ShapeRule:
         """Add the shape rule for the operator types, and return it."""
         rules.update(dict.fromkeys(types, rule))
         return rule
 
-    return declare
+    return register_shape_rule
 
 
 # Work by element.

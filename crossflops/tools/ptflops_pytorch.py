@@ -568,12 +568,14 @@ def _interpolation_mode_condition(nearest: bool) -> Condition:
     not if `nearest` is false.
     """
 
-    def holds(site: Site) -> bool:
+    def has_interpolation_mode(site: Site) -> bool:
         """Return whether the mode fits: it begins with "nearest" exactly if `nearest` is true."""
         mode = site.settings.get("mode", site.settings.get("3", "nearest"))
         return str(mode).startswith("nearest") == nearest
 
-    return Condition('in a mode "nearest"' if nearest else "in any other mode", holds)
+    return Condition(
+        'in a mode "nearest"' if nearest else "in any other mode", has_interpolation_mode
+    )
 
 
 # `upsample` calls `interpolate`, which is counted too.

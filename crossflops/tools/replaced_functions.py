@@ -534,7 +534,7 @@ def resampling_rule(group: Rules) -> Callable[[Callable[[Site], int]], Callable[
     by one rule for nearest modes and one for other modes.
     """
 
-    def declare(amount: Callable[[Site], int]) -> Callable[[Site], int]:
+    def add_resampling_rule(amount: Callable[[Site], int]) -> Callable[[Site], int]:
         """Add the two rules with this amount, and return the function."""
         for name, cause, condition in (
             ("resampling.copied", "upsample.nearest", _COPIED),
@@ -544,7 +544,7 @@ def resampling_rule(group: Rules) -> Callable[[Callable[[Site], int]], Callable[
             group.adds(_RESAMPLED, condition, **about)(amount)
         return amount
 
-    return declare
+    return add_resampling_rule
 
 
 def _resampling_argument(call: Site, name: str, location: str, default: Any = None) -> Any:

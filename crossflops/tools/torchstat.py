@@ -65,14 +65,16 @@ def last_call_condition(expected: bool = True) -> Condition:
     its earlier calls, whose numbers torchstat overwrites.
     """
 
-    def holds(site: Site) -> bool:
+    def is_last_call_as_expected(site: Site) -> bool:
         """Return whether the nearest module call is the last one of its module, or an earlier one
         if `expected` is false.
         """
         owner = next((call for call in site.around if call.level == "module"), site.call)
         return (owner.key in site.trace.last_call_keys) == expected
 
-    return Condition("only its last call" if expected else "all calls except the last", holds)
+    return Condition(
+        "only its last call" if expected else "all calls except the last", is_last_call_as_expected
+    )
 
 
 def _torchstat_class_positions(modules: Modules) -> dict[str, int]:

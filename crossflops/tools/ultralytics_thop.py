@@ -569,7 +569,7 @@ def condition_outside_classes(*classes: str) -> Condition:
     """
     known = frozenset(classes)
 
-    def holds(site: Site) -> bool:
+    def is_outside_classes(site: Site) -> bool:
         """Return whether no module of these classes, hooked by the tool, encloses the call."""
         early = False  # pre-hooks that the model had before run ahead of the tool's own
         for call in site.around:
@@ -583,7 +583,7 @@ def condition_outside_classes(*classes: str) -> Condition:
                 early = False
         return True
 
-    return Condition("outside layers with a rule", holds, classes)
+    return Condition("outside layers with a rule", is_outside_classes, classes)
 
 
 def function_nesting_condition(expected: bool = True) -> Condition:
@@ -591,7 +591,7 @@ def function_nesting_condition(expected: bool = True) -> Condition:
     false, for calls outside any.
     """
 
-    def holds(site: Site) -> bool:
+    def is_nesting_as_expected(site: Site) -> bool:
         """Return whether a function of PyTorch encloses the call, or, if `expected` is false,
         whether none does.
         """
@@ -601,7 +601,9 @@ def function_nesting_condition(expected: bool = True) -> Condition:
             any(not matches_any_pattern(call.target, _TRANSPARENT) for call in outer) == expected
         )
 
-    return Condition("called by a function" if expected else "not called by a function", holds)
+    return Condition(
+        "called by a function" if expected else "not called by a function", is_nesting_as_expected
+    )
 
 
 def _classes_with_rule(*kinds: str) -> tuple[str, ...]:

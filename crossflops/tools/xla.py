@@ -712,7 +712,7 @@ def _add_component_rules(rules: Rules) -> None:
     bias are settings of the call.
     """
 
-    def adds(
+    def add_component_rule(
         name: str, cause: str, handler: str, targets: tuple[str, ...], **settings: Any
     ) -> None:
         """Add one rule for the instructions with these targets and settings; without targets, for
@@ -734,7 +734,7 @@ def _add_component_rules(rules: Rules) -> None:
         ("norm.rms", "RMSNorm"),
         ("rnn.gate-elementwise", "RNN cell"),
     ):
-        adds(cause, cause, elementwise, (), **forward, layer=layer)
+        add_component_rule(cause, cause, elementwise, (), **forward, layer=layer)
     for cause, function in (
         ("act.relu", "relu"),
         ("act.piecewise-other", "piecewise"),
@@ -742,25 +742,29 @@ def _add_component_rules(rules: Rules) -> None:
         ("softmax", "softmax"),
         ("embedding.lookup", "lookup"),
     ):
-        adds(cause, cause, elementwise, (), **forward, layer="", function=function)
-    adds("backward", "scope.backward", elementwise, (), backward=True)
+        add_component_rule(cause, cause, elementwise, (), **forward, layer="", function=function)
+    add_component_rule("backward", "scope.backward", elementwise, (), backward=True)
     plain = {**forward, "layer": "", "function": ""}
     for cause, after in (("bias.conv", "convolution"), ("bias.linear", "product")):
-        adds(cause, cause, elementwise, ("add",), **plain, after=after)
+        add_component_rule(cause, cause, elementwise, ("add",), **plain, after=after)
     for name, cause, targets, numbers in (
         ("arithmetic", "elementwise.add-function", _ARITHMETIC, "real"),
         ("native", "elementwise.native", _NATIVE, "real"),
         ("whole", "graph.shape-arithmetic-counted", (*_ARITHMETIC, *_NATIVE), "whole"),
     ):
-        adds(name, cause, elementwise, targets, **plain, after="", numbers=numbers)
-    adds("conversion", "elementwise.type-conversion", "HandleConvert", _CONVERSIONS, **plain)
-    adds("reduce", "reduce.mean", "HandleReduce", ("reduce",), **plain)
-    adds("indexed", "elementwise.native", "HandleScatter", _INDEXED, **plain)
-    adds("estimates", "op.estimated", "HandleSort, HandleFft ...", _ESTIMATES, **plain)
+        add_component_rule(name, cause, elementwise, targets, **plain, after="", numbers=numbers)
+    add_component_rule(
+        "conversion", "elementwise.type-conversion", "HandleConvert", _CONVERSIONS, **plain
+    )
+    add_component_rule("reduce", "reduce.mean", "HandleReduce", ("reduce",), **plain)
+    add_component_rule("indexed", "elementwise.native", "HandleScatter", _INDEXED, **plain)
+    add_component_rule(
+        "estimates", "op.estimated", "HandleSort, HandleFft ...", _ESTIMATES, **plain
+    )
     for cause, pooled in (("pool.max", "max"), ("pool.avg", "sum"), ("reduce.mean", "")):
         name, windows = f"window-{pooled or 'other'}", ("reduce-window",)
-        adds(name, cause, "HandleReduceWindow", windows, **plain, pooled=pooled)
-    adds("library", "op.library-call", "HandleCustomCall", ("custom-call",))
+        add_component_rule(name, cause, "HandleReduceWindow", windows, **plain, pooled=pooled)
+    add_component_rule("library", "op.library-call", "HandleCustomCall", ("custom-call",))
 
 
 lowered.include(_xla_rule_group("lowered"))

@@ -117,11 +117,11 @@ class GradientFlow:
         live: dict[str, set[str]] = {}
         unsettled = True
         while unsettled:
-            live = self._results_that_reach_loss_once(level, values, reaching_loss)
+            live = self._results_that_reach_loss_after_one_pass(level, values, reaching_loss)
             unsettled = add_copied_results_that_reach_loss(level.copies, reaching_loss)
         return live
 
-    def _results_that_reach_loss_once(
+    def _results_that_reach_loss_after_one_pass(
         self, level: GraphLevel, values: GradientStates, reaching_loss: set[str]
     ) -> dict[str, set[str]]:
         """Return the same as `results_that_reach_loss`, after one pass from the last node to the
@@ -146,12 +146,16 @@ class GradientFlow:
                 if known:  # it gives gradients to the function's operands alone
                     reaching_loss |= graded.keys()
                 elif node.opened:
-                    reaching_loss |= graded.keys() & self._operands_reached(node, values, reached)
+                    reaching_loss |= graded.keys() & self._names_of_operands_reached(
+                        node, values, reached
+                    )
                 else:
                     reaching_loss |= graded.keys() | names_read_by_bodies(node)
         return live
 
-    def _operands_reached(self, node: Node, values: GradientStates, reached: set[str]) -> set[str]:
+    def _names_of_operands_reached(
+        self, node: Node, values: GradientStates, reached: set[str]
+    ) -> set[str]:
         """Return the names of the operands of an opened operator to which its body gives gradients
         of these results.
         """

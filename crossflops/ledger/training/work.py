@@ -211,7 +211,7 @@ class _StepCounter:
         elif not stored.function.nodes and own.ran and graded and not handed:
             self.unknown[key] = Unknown(key, node, _CUT)
 
-        def varies(index: int) -> bool:
+        def depends_on_model_input(index: int) -> bool:
             """Return whether the operand at this position depends on an input of the model, or is
             unknown.
             """
@@ -227,7 +227,7 @@ class _StepCounter:
                 continue
             if work.again:
                 part = TrainingStep(recomputed=work.cost)
-            elif not work.places or any(map(varies, work.places)):
+            elif not work.places or any(map(depends_on_model_input, work.places)):
                 part = TrainingStep(inputs=work.cost)
             else:
                 part = TrainingStep(weights=work.cost)
@@ -236,7 +236,9 @@ class _StepCounter:
             if spec.name in having_gradient:
                 added = Cost(adds=spec.numel)
                 step = step + (
-                    TrainingStep(inputs=added) if varies(index) else TrainingStep(weights=added)
+                    TrainingStep(inputs=added)
+                    if depends_on_model_input(index)
+                    else TrainingStep(weights=added)
                 )
             having_gradient.add(spec.name)
         return step

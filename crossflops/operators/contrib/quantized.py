@@ -151,7 +151,7 @@ def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
     quantizes the result.
     """
 
-    def formula(node: Node) -> Cost:
+    def cost_with_quantization(node: Node) -> Cost:
         """Return the cost of dequantizing the input, and of `work` and a quantization per result
         element.
         """
@@ -159,7 +159,7 @@ def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
             work + quantization_cost(node, zero_point)
         ) * output_element_count(node)
 
-    return formula
+    return cost_with_quantization
 
 
 _SCALES = single_number_constraint(1, 2, 3, 4)

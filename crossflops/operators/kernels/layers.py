@@ -194,7 +194,7 @@ def _transformer_engine_gradient(call: OperatorCall, trainable: frozenset[str]) 
     backward=_transformer_engine_gradient,
     source=f"{_ENGINE}/attention/dot_product_attention",
 )
-def engine_attention(call: OperatorCall) -> Cost:
+def transformer_engine_attention(call: OperatorCall) -> Cost:
     """Count S scores: S*(D+Dv) MACs, softmax, 1 mul per element of Q, K; mask: S adds."""
     return attention_cost(
         _transformer_engine_score_sizes(call), _transformer_engine_score_extras(call)

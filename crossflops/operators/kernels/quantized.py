@@ -59,7 +59,7 @@ def int8_mixed_product(call: OperatorCall) -> Cost:
 
 
 @operator("bitsandbytes::int8_mm_dequant", backward="none", source=_OPS)
-def int8_scales(call: OperatorCall) -> Cost:
+def int8_product_scaling(call: OperatorCall) -> Cost:
     """Count scaling n results by rows, columns and 1/127^2: n*3 muls; bias: n adds."""
     count = call.input("A").numel
     return Cost(muls=3 * count, adds=count * call.has_input("bias"))
@@ -78,7 +78,7 @@ def lookup_with_scales(call: OperatorCall) -> Cost:
 
 
 @operator("bitsandbytes::int8_vectorwise_quant", backward="none", source=_OPS)
-def int8_rows(call: OperatorCall) -> Cost:
+def int8_row_quantization(call: OperatorCall) -> Cost:
     """Count quantizing m rows by their greatest |x|: n abs, n-m compares, m divs, n (mul, round).
 
     A [..., K] in m rows: scale 127/max. With a threshold |x| is compared with it.
@@ -184,7 +184,7 @@ _FIRST = {
 }
 
 
-def product_of_packed(call: OperatorCall) -> Cost:
+def product_with_packed_weights(call: OperatorCall) -> Cost:
     """Count n results with packed weights: n*K MACs; bias: n adds; scales are not counted."""
     name = call.operator.removeprefix("torch.ops.").split(".")
     depth = call.input(_FIRST["::".join(name[:2])]).shape[-1]
@@ -193,7 +193,7 @@ def product_of_packed(call: OperatorCall) -> Cost:
 
 for _name in _FIRST:
     _source = _VLLM if _name.startswith("_C") else _AO if _name.startswith("torchao") else _FBGEMM
-    operator(_name, backward="none", source=_source)(product_of_packed)
+    operator(_name, backward="none", source=_source)(product_with_packed_weights)
 
 
 @operator("aten::_scaled_mm_v2", backward="none", source=_NATIVE)

@@ -297,13 +297,13 @@ def register_kernel(
             gradient is what the function around it computes.
     """
 
-    def register(walk: Walk) -> Walk:
+    def register_step_recorder(walk: Walk) -> Walk:
         """Register the function as forward and backward formula of the operators, and
         return it.
         """
 
         @wraps(walk)
-        def forward(call: OperatorCall) -> Cost:
+        def count_forward_steps(call: OperatorCall) -> Cost:
             """Return the cost of the steps that the function records for a call."""
             steps = KernelSteps()
             walk(call, steps)
@@ -318,12 +318,12 @@ def register_kernel(
         for name in names:
             operator(
                 name, backward=None if writes else gradient_of_call, doubt=doubt, source=source
-            )(forward)
+            )(count_forward_steps)
         for module in modules:
             name = f"{module.partition('.')[0]}::{module.rpartition(':')[2]}"
             operator(name, module=module, backward=gradient_of_call, doubt=doubt, source=source)(
-                forward
+                count_forward_steps
             )
         return walk
 
-    return register
+    return register_step_recorder

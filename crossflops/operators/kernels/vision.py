@@ -210,7 +210,7 @@ def _first_given_operand(
         "groundingdino.models.GroundingDINO.ms_deform_attn:MultiScaleDeformableAttnFunction",
     ),
 )
-def attention_of_samples(call: OperatorCall, steps: KernelSteps) -> None:
+def deformable_attention_kernel(call: OperatorCall, steps: KernelSteps) -> None:
     """Count Q*M*L*P places: D*(4 muls, 3 adds, 1 MAC), and 6 muls, 6 adds, 2 floors each.
 
     value [N, S, M, D], sampling_locations [N, Q, M, L, P, 2], attention_weights [N, Q, M, L, P]. A

@@ -49,7 +49,7 @@ def _compute_quotient(a: Any, b: Any) -> Any:
 
 def _compute_modulo(inputs: NodeInputs) -> Result:
     """Return the elementwise remainder of two inputs (ONNX Mod)."""
-    config = tf.truncatemod if inputs.get("fmod", 0) else tf.math.floormod
+    config = tf.truncatemod if inputs.attribute("fmod", 0) else tf.math.floormod
     return config(*inputs.inputs)
 
 
@@ -81,7 +81,7 @@ def _compute_clip(inputs: NodeInputs) -> Result:
 
 def _compute_cast(inputs: NodeInputs) -> Result:
     """Return the input in another element type (ONNX Cast); raise UnfitError for strings."""
-    name = ELEMENT_TYPES.get(inputs.get("to", 1), "")
+    name = ELEMENT_TYPES.get(inputs.attribute("to", 1), "")
     try:
         requested = tf.as_dtype(name)
     except TypeError as error:
@@ -93,7 +93,7 @@ def _compute_cast(inputs: NodeInputs) -> Result:
 
 def _compute_leaky_relu(inputs: NodeInputs) -> Result:
     """Return the input with negative elements scaled by alpha (ONNX LeakyRelu)."""
-    return tf.nn.leaky_relu(inputs.inputs[0], inputs.get("alpha", 0.01))
+    return tf.nn.leaky_relu(inputs.inputs[0], inputs.attribute("alpha", 0.01))
 
 
 def _compute_prelu(inputs: NodeInputs) -> Result:
@@ -104,7 +104,7 @@ def _compute_prelu(inputs: NodeInputs) -> Result:
 
 def _compute_elu(inputs: NodeInputs) -> Result:
     """Return alpha (exp(x) - 1) where x is below 0, and x elsewhere (ONNX Elu)."""
-    x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
+    x, alpha = inputs.inputs[0], inputs.attribute("alpha", 1.0)
     y = tf.nn.elu(x)
     return (
         y
@@ -116,7 +116,7 @@ def _compute_elu(inputs: NodeInputs) -> Result:
 def _compute_selu(inputs: NodeInputs) -> Result:
     """Return the scaled exponential linear unit of the input (ONNX Selu)."""
     x = inputs.inputs[0]
-    alpha, gamma = inputs.get("alpha", 1.67326319), inputs.get("gamma", 1.05070102)
+    alpha, gamma = inputs.attribute("alpha", 1.67326319), inputs.attribute("gamma", 1.05070102)
     if (round(alpha, 4), round(gamma, 4)) == (1.6733, 1.0507):
         return tf.nn.selu(x)
     return constant_in_dtype_of(gamma, x) * tf.where(
@@ -126,15 +126,18 @@ def _compute_selu(inputs: NodeInputs) -> Result:
 
 def _compute_celu(inputs: NodeInputs) -> Result:
     """Return the continuous exponential linear unit of the input (ONNX Celu)."""
-    x, alpha = inputs.inputs[0], constant_in_dtype_of(inputs.get("alpha", 1.0), inputs.inputs[0])
+    x, alpha = (
+        inputs.inputs[0],
+        constant_in_dtype_of(inputs.attribute("alpha", 1.0), inputs.inputs[0]),
+    )
     return tf.nn.relu(x) + tf.minimum(constant_in_dtype_of(0, x), alpha * tf.math.expm1(x / alpha))
 
 
 def _compute_hard_sigmoid(inputs: NodeInputs) -> Result:
     """Return alpha * x + beta, clipped to [0, 1] (ONNX HardSigmoid)."""
     x = inputs.inputs[0]
-    line = constant_in_dtype_of(inputs.get("alpha", 0.2), x) * x + constant_in_dtype_of(
-        inputs.get("beta", 0.5), x
+    line = constant_in_dtype_of(inputs.attribute("alpha", 0.2), x) * x + constant_in_dtype_of(
+        inputs.attribute("beta", 0.5), x
     )
     return tf.clip_by_value(line, constant_in_dtype_of(0, x), constant_in_dtype_of(1, x))
 
@@ -147,12 +150,14 @@ def _compute_hard_swish(inputs: NodeInputs) -> Result:
 
 def _compute_gelu(inputs: NodeInputs) -> Result:
     """Return the GELU of the input, exact or by tanh (ONNX Gelu)."""
-    return tf.nn.gelu(inputs.inputs[0], approximate=inputs.get("approximate", "none") == "tanh")
+    return tf.nn.gelu(
+        inputs.inputs[0], approximate=inputs.attribute("approximate", "none") == "tanh"
+    )
 
 
 def _compute_swish(inputs: NodeInputs) -> Result:
     """Return x * sigmoid(alpha * x) (ONNX Swish)."""
-    x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
+    x, alpha = inputs.inputs[0], inputs.attribute("alpha", 1.0)
     return tf.nn.silu(x, alpha)
 
 
@@ -166,7 +171,7 @@ def _compute_thresholding_relu(inputs: NodeInputs) -> Result:
     """Return x where it exceeds alpha, else 0 (ONNX ThresholdedRelu)."""
     x = inputs.inputs[0]
     return tf.where(
-        x > constant_in_dtype_of(inputs.get("alpha", 1.0), x), x, constant_in_dtype_of(0, x)
+        x > constant_in_dtype_of(inputs.attribute("alpha", 1.0), x), x, constant_in_dtype_of(0, x)
     )
 
 
@@ -174,8 +179,14 @@ def _compute_shrink(inputs: NodeInputs) -> Result:
     """Return x moved by `bias` toward 0, and 0 where x is between -lambd and lambd (ONNX
     Shrink).
     """
-    x, bias = inputs.inputs[0], constant_in_dtype_of(inputs.get("bias", 0.0), inputs.inputs[0])
-    edge, nothing = constant_in_dtype_of(inputs.get("lambd", 0.5), x), constant_in_dtype_of(0, x)
+    x, bias = (
+        inputs.inputs[0],
+        constant_in_dtype_of(inputs.attribute("bias", 0.0), inputs.inputs[0]),
+    )
+    edge, nothing = (
+        constant_in_dtype_of(inputs.attribute("lambd", 0.5), x),
+        constant_in_dtype_of(0, x),
+    )
     return tf.where(x > edge, x - bias, tf.where(x < -edge, x + bias, nothing))
 
 
@@ -187,7 +198,7 @@ def _compute_is_inf(inputs: NodeInputs) -> Result:
     ends = [
         x == constant_in_dtype_of(sign * math.inf, x)
         for name, sign in (("detect_negative", -1), ("detect_positive", 1))
-        if inputs.get(name, 1)
+        if inputs.attribute(name, 1)
     ]
     return functools.reduce(tf.logical_or, ends, tf.zeros(definite_shape(x), tf.bool))
 
@@ -203,9 +214,9 @@ def _softmax_rule(function: Callable[..., Any]) -> Rule:
         """
         x = inputs.inputs[0]
         if inputs.since >= 13:
-            return function(x, axis=inputs.get("axis", -1))
+            return function(x, axis=inputs.attribute("axis", -1))
         sizes = definite_shape(x)
-        axis = inputs.get("axis", 1) % len(sizes)
+        axis = inputs.attribute("axis", 1) % len(sizes)
         return tf.reshape(function(tf.reshape(x, [math.prod(sizes[:axis]), -1])), sizes)
 
     return compute_along_axis
@@ -213,7 +224,7 @@ def _softmax_rule(function: Callable[..., Any]) -> Rule:
 
 def _compute_bit_shift(inputs: NodeInputs) -> Result:
     """Return the first input with bits shifted by the second (ONNX BitShift)."""
-    left = inputs.get("direction", "LEFT") == "LEFT"
+    left = inputs.attribute("direction", "LEFT") == "LEFT"
     return (tf.bitwise.left_shift if left else tf.bitwise.right_shift)(*inputs.inputs)
 
 
@@ -263,12 +274,12 @@ def _reduction_rule(function: Callable[..., Any]) -> Rule:
     def compute_reduction(inputs: NodeInputs) -> Result:
         """Return the input reduced over the axes of the node (ONNX ReduceSum, ReduceMax ...)."""
         x = inputs.inputs[0]
-        axes = inputs.numbers(1, "axes")
+        axes = inputs.integer_list(1, "axes")
         if not axes:
-            if inputs.get("noop_with_empty_axes", 0):
+            if inputs.attribute("noop_with_empty_axes", 0):
                 return tf.identity(x)
             axes = list(range(tensor_rank(x)))
-        return function(x, axes, keepdims=bool(inputs.get("keepdims", 1)))
+        return function(x, axes, keepdims=bool(inputs.attribute("keepdims", 1)))
 
     return compute_reduction
 
@@ -312,13 +323,13 @@ def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
 
     def compute_extreme_index(inputs: NodeInputs) -> Result:
         """Return the index of the extreme element along an axis (ONNX ArgMax or ArgMin)."""
-        x, axis = inputs.inputs[0], inputs.get("axis", 0)
-        if inputs.get("select_last_index", 0):
+        x, axis = inputs.inputs[0], inputs.attribute("axis", 0)
+        if inputs.attribute("select_last_index", 0):
             y = constant_in_dtype_of(definite_shape(x)[axis] - 1, tf.zeros((), tf.int64))
             y = y - function(tf.reverse(x, [axis % tensor_rank(x)]), axis, tf.int64)
         else:
             y = function(x, axis, tf.int64)
-        return tf.expand_dims(y, axis) if inputs.get("keepdims", 1) else y
+        return tf.expand_dims(y, axis) if inputs.attribute("keepdims", 1) else y
 
     return compute_extreme_index
 
@@ -329,7 +340,7 @@ def _compute_batch_norm(inputs: NodeInputs) -> Result:
     """
     x, scale, bias, mean, variance = inputs.inputs
     wide = [-1, *(1,) * (tensor_rank(x) - 2)]
-    if not inputs.get("training_mode", 0):
+    if not inputs.attribute("training_mode", 0):
         mean, variance = tf.reshape(mean, wide), tf.reshape(variance, wide)
         return _normalize_with_scale(
             x, mean, variance, tf.reshape(bias, wide), tf.reshape(scale, wide), inputs
@@ -339,7 +350,7 @@ def _compute_batch_norm(inputs: NodeInputs) -> Result:
     y = _normalize_with_scale(
         x, variance_mean, spread, tf.reshape(bias, wide), tf.reshape(scale, wide), inputs
     )
-    old = constant_in_dtype_of(inputs.get("momentum", 0.9), mean)
+    old = constant_in_dtype_of(inputs.attribute("momentum", 0.9), mean)
     events = (
         before * old + tf.reshape(now, [-1]) * (constant_in_dtype_of(1, old) - old)
         for before, now in ((mean, variance_mean), (variance, spread))
@@ -351,7 +362,9 @@ def _normalize_with_scale(
     x: Any, mean: Any, variance: Any, bias: Any, scale: Any, inputs: NodeInputs
 ) -> Any:
     """Return `x` normalized by mean and variance, times `scale` plus `bias`."""
-    return tf.nn.batch_normalization(x, mean, variance, bias, scale, inputs.get("epsilon", 1e-5))
+    return tf.nn.batch_normalization(
+        x, mean, variance, bias, scale, inputs.attribute("epsilon", 1e-5)
+    )
 
 
 def _compute_layer_norm(inputs: NodeInputs) -> Result:
@@ -359,12 +372,12 @@ def _compute_layer_norm(inputs: NodeInputs) -> Result:
     LayerNormalization).
     """
     x = inputs.inputs[0]
-    axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
+    axes = list(range(inputs.attribute("axis", -1) % tensor_rank(x), tensor_rank(x)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
     y = _normalize_with_scale(x, mean, variance, inputs.input(2), inputs.inputs[1], inputs)
     if inputs.outputs == 1:
         return y
-    inverse = tf.math.rsqrt(variance + constant_in_dtype_of(inputs.get("epsilon", 1e-5), x))
+    inverse = tf.math.rsqrt(variance + constant_in_dtype_of(inputs.attribute("epsilon", 1e-5), x))
     return [y, mean, inverse][: inputs.outputs]
 
 
@@ -375,7 +388,7 @@ def _compute_group_norm(inputs: NodeInputs) -> Result:
     Before opset 21 there is a scale for each group.
     """
     x, scale, bias = inputs.inputs
-    sizes, groups = definite_shape(x), inputs.get("num_groups", 1)
+    sizes, groups = definite_shape(x), inputs.attribute("num_groups", 1)
     separate = tf.reshape(x, [sizes[0], groups, sizes[1] // groups, *sizes[2:]])
     if inputs.since < 21:
         scale, bias = (tf.repeat(operand, sizes[1] // groups) for operand in (scale, bias))
@@ -402,15 +415,19 @@ def _compute_rms_norm(inputs: NodeInputs) -> Result:
     RMSNormalization).
     """
     x, scale = inputs.inputs
-    axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
+    axes = list(range(inputs.attribute("axis", -1) % tensor_rank(x), tensor_rank(x)))
     square = tf.reduce_mean(tf.square(x), axes, keepdims=True)
-    return x * tf.math.rsqrt(square + constant_in_dtype_of(inputs.get("epsilon", 1e-5), x)) * scale
+    return (
+        x
+        * tf.math.rsqrt(square + constant_in_dtype_of(inputs.attribute("epsilon", 1e-5), x))
+        * scale
+    )
 
 
 def _compute_lp_norm(inputs: NodeInputs) -> Result:
     """Return x divided by its norm along an axis; 0 where the norm is 0 (ONNX LpNormalization)."""
-    x, axis = inputs.inputs[0], inputs.get("axis", -1)
-    size = (_euclidean_norm if inputs.get("p", 2) == 2 else _sum_of_absolute_values)(
+    x, axis = inputs.inputs[0], inputs.attribute("axis", -1)
+    size = (_euclidean_norm if inputs.attribute("p", 2) == 2 else _sum_of_absolute_values)(
         x, [axis], keepdims=True
     )
     return tf.math.divide_no_nan(x, size)
@@ -421,11 +438,11 @@ def _compute_local_response(inputs: NodeInputs) -> Result:
 
     TensorFlow supports odd sizes.
     """
-    x, size = inputs.inputs[0], inputs.get("size", 1)
+    x, size = inputs.inputs[0], inputs.attribute("size", 1)
     if size % 2 == 0 or tensor_rank(x) != 4:
         raise UnfitError(f"over {size} channels")
-    alpha, beta = inputs.get("alpha", 1e-4), inputs.get("beta", 0.75)
-    bias = inputs.get("bias", 1.0)
+    alpha, beta = inputs.attribute("alpha", 1e-4), inputs.attribute("beta", 0.75)
+    bias = inputs.attribute("bias", 1.0)
     y = tf.nn.local_response_normalization(
         to_channels_last(x), size // 2, bias, alpha / size, beta
     )
@@ -434,13 +451,13 @@ def _compute_local_response(inputs: NodeInputs) -> Result:
 
 def _compute_cumsum(inputs: NodeInputs) -> Result:
     """Return the running sums along an axis (ONNX CumSum)."""
-    axis, flags = inputs.number(1, 0), ("exclusive", "reverse")
-    return tf.cumsum(inputs.inputs[0], axis, *(bool(inputs.get(flag, 0)) for flag in flags))
+    axis, flags = inputs.number_or_default(1, 0), ("exclusive", "reverse")
+    return tf.cumsum(inputs.inputs[0], axis, *(bool(inputs.attribute(flag, 0)) for flag in flags))
 
 
 def _compute_mean_variance_norm(inputs: NodeInputs) -> Result:
     """Return (x - mean) / sqrt(variance + 1e-9) over axes (ONNX MeanVarianceNormalization)."""
-    x, axes = inputs.inputs[0], list(inputs.get("axes", (0, 2, 3)))
+    x, axes = inputs.inputs[0], list(inputs.attribute("axes", (0, 2, 3)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
     return (x - mean) * tf.math.rsqrt(variance + constant_in_dtype_of(1e-9, x))
 

@@ -40,11 +40,11 @@ class NodeInputs:
         """Return the tensor of the input at this position, or None if it is not given."""
         return self.inputs[index] if index < len(self.inputs) else None
 
-    def get(self, name: str, default: Any) -> Any:
+    def attribute(self, name: str, default: Any) -> Any:
         """Return the value of an attribute, or the default if the node does not set it."""
         return self.attributes.get(name, default)
 
-    def value(self, index: int) -> Any:
+    def known_value(self, index: int) -> Any:
         """Return the value of an input as an array, or None if it is not given. Raises UnfitError
         if it depends on data.
         """
@@ -55,18 +55,18 @@ class NodeInputs:
             raise UnfitError(f"whose input {index} depends on data")
         return np.asarray(known)
 
-    def numbers(self, index: int, name: str = "") -> list[int] | None:
+    def integer_list(self, index: int, name: str = "") -> list[int] | None:
         """Return a list of integers from an input or, if that is not given, from an attribute;
         None without both.
         """
-        value = self.value(index)
+        value = self.known_value(index)
         if value is None:
             value = self.attributes.get(name)
         return None if value is None else [int(number) for number in np.ravel(value)]
 
-    def number(self, index: int, default: Any) -> Any:
+    def number_or_default(self, index: int, default: Any) -> Any:
         """Return the number in an input, or the default if it is not given."""
-        value = self.value(index)
+        value = self.known_value(index)
         return default if value is None else np.ravel(value)[0].item()
 
 

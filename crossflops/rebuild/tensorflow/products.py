@@ -38,9 +38,12 @@ def _compute_gemm(inputs: NodeInputs) -> Result:
     a, b = inputs.inputs[:2]
     c = inputs.input(2)
     y = tf.matmul(
-        a, b, transpose_a=bool(inputs.get("transA", 0)), transpose_b=bool(inputs.get("transB", 0))
+        a,
+        b,
+        transpose_a=bool(inputs.attribute("transA", 0)),
+        transpose_b=bool(inputs.attribute("transB", 0)),
     )
-    alpha, beta = inputs.get("alpha", 1.0), inputs.get("beta", 1.0)
+    alpha, beta = inputs.attribute("alpha", 1.0), inputs.attribute("beta", 1.0)
     if alpha != 1:
         y *= constant_in_dtype_of(alpha, y)
     if c is None or beta == 0:
@@ -52,7 +55,7 @@ def _compute_gemm(inputs: NodeInputs) -> Result:
 
 def _compute_einsum(inputs: NodeInputs) -> Result:
     """Return the Einstein sum of the inputs (ONNX Einsum)."""
-    return tf.einsum(inputs.get("equation", "").replace(" ", ""), *inputs.inputs)
+    return tf.einsum(inputs.attribute("equation", "").replace(" ", ""), *inputs.inputs)
 
 
 def _compute_attention(inputs: NodeInputs) -> Result:
@@ -61,11 +64,11 @@ def _compute_attention(inputs: NodeInputs) -> Result:
 
     Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
     """
-    windows = (inputs.get(f"{side}_window_size", -1) for side in ("left", "right"))
+    windows = (inputs.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
     if inputs.input(6) is not None or max(windows) >= 0:
         raise UnfitError("with a window, or with numbers of keys that are no padding")
     q, flat = inputs.inputs[0], tensor_rank(inputs.inputs[0]) == 3
-    queries, heads = inputs.get("q_num_heads", 0), inputs.get("kv_num_heads", 0)
+    queries, heads = inputs.attribute("q_num_heads", 0), inputs.attribute("kv_num_heads", 0)
     k, v = inputs.inputs[1:3]
     if flat:
         q, k, v = _split_heads(q, queries), _split_heads(k, heads), _split_heads(v, heads)
@@ -75,9 +78,9 @@ def _compute_attention(inputs: NodeInputs) -> Result:
     times = definite_shape(q)[1] // definite_shape(k)[1]
     if times > 1:
         k, v = tf.repeat(k, times, axis=1), tf.repeat(v, times, axis=1)
-    scale = inputs.get("scale", 0) or 1 / math.sqrt(definite_shape(q)[-1])
+    scale = inputs.attribute("scale", 0) or 1 / math.sqrt(definite_shape(q)[-1])
     product = capped = tf.matmul(q, k, transpose_b=True) * constant_in_dtype_of(scale, q)
-    cap = inputs.get("softcap", 0.0)
+    cap = inputs.attribute("softcap", 0.0)
     if cap:
         capped = constant_in_dtype_of(cap, q) * tf.tanh(product / constant_in_dtype_of(cap, q))
     masked = _mask_scores(inputs, capped)
@@ -87,7 +90,7 @@ def _compute_attention(inputs: NodeInputs) -> Result:
         y = tf.transpose(y, [0, 2, 1, 3])
         y = tf.reshape(y, [*definite_shape(y)[:2], -1])
     results = (product, capped, masked, weights)
-    return [y, *present, results[inputs.get("qk_matmul_output_mode", 0)]][: inputs.outputs]
+    return [y, *present, results[inputs.attribute("qk_matmul_output_mode", 0)]][: inputs.outputs]
 
 
 def _split_heads(x: Any, heads: int) -> Any:
@@ -104,7 +107,7 @@ def _mask_scores(inputs: NodeInputs, scores: Any) -> Any:
     """
     lowest, mask = constant_in_dtype_of(-math.inf, scores), inputs.input(3)
     queries, keys = definite_shape(scores)[-2:]
-    if inputs.get("is_causal", 0):
+    if inputs.attribute("is_causal", 0):
         past = definite_shape(inputs.input(4))[2] if inputs.input(4) is not None else 0
         allowed = np.arange(keys)[None] <= np.arange(queries)[:, None] + past
         scores = tf.where(tf.constant(allowed), scores, lowest)
@@ -136,9 +139,9 @@ def spatial_pads(inputs: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]
     """Return (before, after) for every spatial axis, from the attribute `pads` or computed as
     `auto_pad` says.
     """
-    axes, config = len(kernel), inputs.get("auto_pad", "NOTSET")
+    axes, config = len(kernel), inputs.attribute("auto_pad", "NOTSET")
     if config in ("NOTSET", ""):
-        flat = inputs.get("pads", (0,) * 2 * axes)
+        flat = inputs.attribute("pads", (0,) * 2 * axes)
         return list(zip(flat[:axes], flat[axes:], strict=True))
     amounts: Pads = []
     for size, extent, stride, step in zip(
@@ -161,7 +164,7 @@ def axis_steps(inputs: NodeInputs, name: str, axes: int) -> list[int]:
     """Return the strides or dilations (attribute `name`), one number for every axis; all 1 if not
     given.
     """
-    return list(inputs.get(name, ()) or (1,) * axes)
+    return list(inputs.attribute(name, ()) or (1,) * axes)
 
 
 def _compute_convolution(inputs: NodeInputs) -> Result:
@@ -171,7 +174,7 @@ def _compute_convolution(inputs: NodeInputs) -> Result:
     image, kernel = definite_shape(x)[2:], definite_shape(weights)[2:]
     padding = spatial_pads(inputs, image, kernel)
     strides, dilations = axis_steps(inputs, "strides", axes), axis_steps(inputs, "dilations", axes)
-    group = inputs.get("group", 1)
+    group = inputs.attribute("group", 1)
     if axes == 1:  # as tf.nn.conv1d: an image of one row
         x, weights = tf.expand_dims(x, 2), tf.expand_dims(weights, 2)
         padding, strides, dilations = [(0, 0), *padding], [1, *strides], [1, *dilations]
@@ -249,7 +252,7 @@ def _join_groups(parts: list[Any]) -> Any:
 def _compute_conv_transpose(inputs: NodeInputs) -> Result:
     """Return the transposed convolution plus bias, group by group (ONNX ConvTranspose)."""
     x, weights = inputs.inputs[:2]
-    axes, group = tensor_rank(x) - 2, inputs.get("group", 1)
+    axes, group = tensor_rank(x) - 2, inputs.attribute("group", 1)
     strides, kernel = axis_steps(inputs, "strides", axes), definite_shape(weights)[2:]
     if any(step > 1 for step in axis_steps(inputs, "dilations", axes)):
         raise UnfitError("with dilations, which TensorFlow has no kernel for")
@@ -283,9 +286,9 @@ def _transpose_sizes_and_cut(
 
     stride (size - 1) + output_padding + kernel - cut; with `output_shape` the cut follows.
     """
-    more = inputs.get("output_padding", ()) or (0,) * len(image)
+    more = inputs.attribute("output_padding", ()) or (0,) * len(image)
     full = [s * (n - 1) + m + k for s, n, m, k in zip(strides, image, more, kernel, strict=True)]
-    config, extents = inputs.get("auto_pad", "NOTSET"), inputs.get("output_shape", ())
+    config, extents = inputs.attribute("auto_pad", "NOTSET"), inputs.attribute("output_shape", ())
     if not extents and config in ("NOTSET", "", "VALID"):
         cut = spatial_pads(inputs, image, kernel)
         return [size - sum(pair) for size, pair in zip(full, cut, strict=True)], cut
@@ -319,11 +322,11 @@ def _compute_max_pool(inputs: NodeInputs) -> Result:
 def _compute_average_pool(inputs: NodeInputs) -> Result:
     """Return the mean of every window, over the elements that count (ONNX AveragePool)."""
     x = inputs.inputs[0]
-    kernel, image = list(inputs.get("kernel_shape", ())), definite_shape(x)[2:]
+    kernel, image = list(inputs.attribute("kernel_shape", ())), definite_shape(x)[2:]
     padding = _ceil_mode_pads(inputs, image, kernel)
     y = _pool_windows(inputs, 0, tf.nn.avg_pool)
     given_pads = spatial_pads(inputs, image, kernel)
-    inside = given_pads if inputs.get("count_include_pad", 0) else [(0, 0)] * len(image)
+    inside = given_pads if inputs.attribute("count_include_pad", 0) else [(0, 0)] * len(image)
     counts = _window_element_counts(
         image, kernel, axis_steps(inputs, "strides", len(kernel)), padding, inside
     )
@@ -362,7 +365,7 @@ def _ceil_mode_pads(inputs: NodeInputs, image: list[int], kernel: list[int]) -> 
         image, kernel, strides, spatial_pads(inputs, image, kernel), strict=True
     ):
         windows = (size + before + after - extent) // stride + 1
-        if inputs.get("ceil_mode", 0):
+        if inputs.attribute("ceil_mode", 0):
             windows = -(-(size + before + after - extent) // stride) + 1
             windows -= (windows - 1) * stride >= size + before
         padding.append((before, max(after, (windows - 1) * stride + extent - size - before)))
@@ -374,7 +377,7 @@ def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
     for dilations.
     """
     x = inputs.inputs[0]
-    kernel = list(inputs.get("kernel_shape", ()))
+    kernel = list(inputs.attribute("kernel_shape", ()))
     axes = tensor_rank(x) - 2
     if any(step > 1 for step in axis_steps(inputs, "dilations", axes)):
         raise UnfitError("with dilations")

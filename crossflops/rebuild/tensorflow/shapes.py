@@ -23,8 +23,8 @@ def _compute_reshape(inputs: NodeInputs) -> Result:
     """Return the input in a new shape; 0 keeps a size unless `allowzero`, -1 is the remaining size
     (ONNX Reshape).
     """
-    x, sizes = inputs.inputs[0], inputs.numbers(1, "shape") or []
-    keeps = not inputs.get("allowzero", 0)
+    x, sizes = inputs.inputs[0], inputs.integer_list(1, "shape") or []
+    keeps = not inputs.attribute("allowzero", 0)
     kept = [
         definite_shape(x)[at] if size == 0 and keeps else size for at, size in enumerate(sizes)
     ]
@@ -33,7 +33,7 @@ def _compute_reshape(inputs: NodeInputs) -> Result:
 
 def _compute_flatten(inputs: NodeInputs) -> Result:
     """Return the input as a matrix, split at an axis (ONNX Flatten)."""
-    x, axis = inputs.inputs[0], inputs.get("axis", 1)
+    x, axis = inputs.inputs[0], inputs.attribute("axis", 1)
     sizes = definite_shape(x)
     axis = axis if axis >= 0 else axis + len(sizes)
     return tf.reshape(x, [prod(sizes[:axis]), prod(sizes[axis:])])
@@ -41,7 +41,7 @@ def _compute_flatten(inputs: NodeInputs) -> Result:
 
 def _compute_squeeze(inputs: NodeInputs) -> Result:
     """Return the input without axes of size 1 (ONNX Squeeze)."""
-    axes = inputs.numbers(1, "axes")
+    axes = inputs.integer_list(1, "axes")
     x = inputs.inputs[0]
     if axes is None:
         axes = [at for at, size in enumerate(definite_shape(x)) if size == 1]
@@ -50,7 +50,7 @@ def _compute_squeeze(inputs: NodeInputs) -> Result:
 
 def _compute_unsqueeze(inputs: NodeInputs) -> Result:
     """Return the input with new axes of size 1 (ONNX Unsqueeze)."""
-    x, axes = inputs.inputs[0], inputs.numbers(1, "axes") or []
+    x, axes = inputs.inputs[0], inputs.integer_list(1, "axes") or []
     full = tensor_rank(x) + len(axes)
     for axis in sorted(axis % full for axis in axes):
         x = tf.expand_dims(x, axis)
@@ -60,31 +60,31 @@ def _compute_unsqueeze(inputs: NodeInputs) -> Result:
 def _compute_transpose(inputs: NodeInputs) -> Result:
     """Return the input with permuted axes, reversed by default (ONNX Transpose)."""
     x = inputs.inputs[0]
-    return tf.transpose(x, inputs.get("perm", ()) or list(range(tensor_rank(x)))[::-1])
+    return tf.transpose(x, inputs.attribute("perm", ()) or list(range(tensor_rank(x)))[::-1])
 
 
 def _compute_expand(inputs: NodeInputs) -> Result:
     """Return the input broadcast to a shape (ONNX Expand)."""
-    x, sizes = inputs.inputs[0], inputs.numbers(1) or []
+    x, sizes = inputs.inputs[0], inputs.integer_list(1) or []
     return tf.broadcast_to(x, np.broadcast_shapes(tuple(definite_shape(x)), tuple(sizes)))
 
 
 def _compute_tile(inputs: NodeInputs) -> Result:
     """Return the input repeated along each axis (ONNX Tile)."""
-    return tf.tile(inputs.inputs[0], inputs.numbers(1) or [])
+    return tf.tile(inputs.inputs[0], inputs.integer_list(1) or [])
 
 
 def _compute_concat(inputs: NodeInputs) -> Result:
     """Return the inputs concatenated along an axis (ONNX Concat)."""
-    return tf.concat(inputs.inputs, inputs.get("axis", 1))
+    return tf.concat(inputs.inputs, inputs.attribute("axis", 1))
 
 
 def _compute_split(inputs: NodeInputs) -> Result:
     """Return the parts of the input along an axis, of given sizes or of equal ones (ONNX
     Split).
     """
-    x, axis = inputs.inputs[0], inputs.get("axis", 0)
-    sizes = inputs.numbers(1, "split")
+    x, axis = inputs.inputs[0], inputs.attribute("axis", 0)
+    sizes = inputs.integer_list(1, "split")
     if sizes is None:
         size, parts = definite_shape(x)[axis], inputs.outputs
         size_of_part = -(-size // parts)
@@ -95,9 +95,9 @@ def _compute_split(inputs: NodeInputs) -> Result:
 def _compute_slice(inputs: NodeInputs) -> Result:
     """Return a slice of the input by starts, ends, axes and steps (ONNX Slice)."""
     x = inputs.inputs[0]
-    starts, ends = inputs.numbers(1, "starts") or [], inputs.numbers(2, "ends") or []
-    axes = inputs.numbers(3, "axes")
-    strides = inputs.numbers(4) or [1] * len(starts)
+    starts, ends = inputs.integer_list(1, "starts") or [], inputs.integer_list(2, "ends") or []
+    axes = inputs.integer_list(3, "axes")
+    strides = inputs.integer_list(4) or [1] * len(starts)
     cuts = [slice(None)] * tensor_rank(x)
     for axis, begin, end, step in zip(
         axes or range(len(starts)), starts, ends, strides, strict=True
@@ -110,9 +110,9 @@ def _compute_slice(inputs: NodeInputs) -> Result:
 
 def _compute_pad(inputs: NodeInputs) -> Result:
     """Return the input padded, or cut by negative pads (ONNX Pad)."""
-    x, mode = inputs.inputs[0], inputs.get("mode", "constant")
-    flat = inputs.numbers(1, "pads") or []
-    axes = inputs.numbers(3) or list(range(tensor_rank(x)))
+    x, mode = inputs.inputs[0], inputs.attribute("mode", "constant")
+    flat = inputs.integer_list(1, "pads") or []
+    axes = inputs.integer_list(3) or list(range(tensor_rank(x)))
     both = [(0, 0)] * tensor_rank(x)
     for at, axis in enumerate(axes):
         both[axis] = (flat[at], flat[at + len(axes)])
@@ -123,7 +123,7 @@ def _compute_pad(inputs: NodeInputs) -> Result:
     if mode == "constant":
         value = inputs.input(2)
         filler = (
-            constant_in_dtype_of(inputs.get("value", 0), x)
+            constant_in_dtype_of(inputs.attribute("value", 0), x)
             if value is None
             else tf.reshape(value, [])
         )
@@ -143,13 +143,15 @@ def _compute_constant_of_shape(inputs: NodeInputs) -> Result:
     ConstantOfShape).
     """
     value = inputs.attributes.get("value", np.zeros(1, np.float32))
-    return tf.fill(inputs.numbers(0) or [], tf.constant(np.ravel(value)[0]))
+    return tf.fill(inputs.integer_list(0) or [], tf.constant(np.ravel(value)[0]))
 
 
 def _compute_shape(inputs: NodeInputs) -> Result:
     """Return the input's shape as a tensor of integers (ONNX Shape)."""
     sizes = definite_shape(inputs.inputs[0])
-    return tf.constant(sizes[inputs.get("start", 0) : inputs.get("end", None)], tf.int64)
+    return tf.constant(
+        sizes[inputs.attribute("start", 0) : inputs.attribute("end", None)], tf.int64
+    )
 
 
 def _compute_size(inputs: NodeInputs) -> Result:
@@ -159,7 +161,9 @@ def _compute_size(inputs: NodeInputs) -> Result:
 
 def _compute_range(inputs: NodeInputs) -> Result:
     """Return the numbers from start to limit by a step (ONNX Range)."""
-    return tf.range(*(inputs.number(at, 0) for at in range(3)), dtype=inputs.inputs[0].dtype)
+    return tf.range(
+        *(inputs.number_or_default(at, 0) for at in range(3)), dtype=inputs.inputs[0].dtype
+    )
 
 
 def _compute_eye_like(inputs: NodeInputs) -> Result:
@@ -167,17 +171,19 @@ def _compute_eye_like(inputs: NodeInputs) -> Result:
     x = inputs.inputs[0]
     rows, columns = definite_shape(x)
     dtype = (
-        tf.as_dtype(ELEMENT_TYPES[inputs.get("dtype", 0)]) if inputs.get("dtype", 0) else x.dtype
+        tf.as_dtype(ELEMENT_TYPES[inputs.attribute("dtype", 0)])
+        if inputs.attribute("dtype", 0)
+        else x.dtype
     )
-    return tf.constant(np.eye(rows, columns, k=inputs.get("k", 0)), dtype)
+    return tf.constant(np.eye(rows, columns, k=inputs.attribute("k", 0)), dtype)
 
 
 def _compute_trilu(inputs: NodeInputs) -> Result:
     """Return the upper or lower triangle of the input, zeros elsewhere (ONNX Trilu)."""
-    x, k = inputs.inputs[0], inputs.number(1, 0)
+    x, k = inputs.inputs[0], inputs.number_or_default(1, 0)
     rows, columns = definite_shape(x)[-2:]
     ones = np.ones((rows, columns), bool)
-    kept = np.triu(ones, k) if inputs.get("upper", 1) else np.tril(ones, k)
+    kept = np.triu(ones, k) if inputs.attribute("upper", 1) else np.tril(ones, k)
     return tf.where(tf.constant(kept), x, tf.zeros((), x.dtype))
 
 
@@ -186,10 +192,10 @@ def _compute_depth_to_space(inputs: NodeInputs) -> Result:
 
     Move channels to blocks of pixels; in the order CRD the rows of a block are within a channel.
     """
-    x, block = inputs.inputs[0], inputs.get("blocksize", 1)
+    x, block = inputs.inputs[0], inputs.attribute("blocksize", 1)
     n, c, h, w = definite_shape(x)
     less = c // block**2
-    if inputs.get("mode", "DCR") == "DCR":
+    if inputs.attribute("mode", "DCR") == "DCR":
         x = tf.transpose(tf.reshape(x, [n, block, block, less, h, w]), [0, 3, 4, 1, 5, 2])
     else:
         x = tf.transpose(tf.reshape(x, [n, less, block, block, h, w]), [0, 1, 4, 2, 5, 3])
@@ -198,10 +204,10 @@ def _compute_depth_to_space(inputs: NodeInputs) -> Result:
 
 def _compute_space_to_depth(inputs: NodeInputs) -> Result:
     """Return the input with blocks of pixels moved into channels (ONNX SpaceToDepth)."""
-    x, block = inputs.inputs[0], inputs.get("blocksize", 1)
+    x, block = inputs.inputs[0], inputs.attribute("blocksize", 1)
     n, c, h, w = definite_shape(x)
     x = tf.reshape(x, [n, c, h // block, block, w // block, block])
-    order = [3, 5, 1] if inputs.get("mode", "DCR") == "DCR" else [1, 3, 5]
+    order = [3, 5, 1] if inputs.attribute("mode", "DCR") == "DCR" else [1, 3, 5]
     x = tf.transpose(x, [0, *order, 2, 4])
     return tf.reshape(x, [n, c * block**2, h // block, w // block])
 
@@ -213,7 +219,7 @@ def _compute_identity(inputs: NodeInputs) -> Result:
 
 def _compute_dropout(inputs: NodeInputs) -> Result:
     """Return the input unchanged, since nothing is dropped outside of training (ONNX Dropout)."""
-    if inputs.input(2) is not None and inputs.number(2, False):
+    if inputs.input(2) is not None and inputs.number_or_default(2, False):
         raise UnfitError("in training")
     x = inputs.inputs[0]
     return [tf.identity(x), tf.ones(definite_shape(x), tf.bool)][: inputs.outputs]
@@ -260,7 +266,7 @@ def _without_negative_indices(indices: Any, known: Any, size: int) -> Any:
 
 def _compute_gather(inputs: NodeInputs) -> Result:
     """Return the entries of an axis at the given indices (ONNX Gather)."""
-    x, axis = inputs.inputs[0], inputs.get("axis", 0)
+    x, axis = inputs.inputs[0], inputs.attribute("axis", 0)
     return tf.gather(
         x,
         _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis]),
@@ -282,14 +288,14 @@ def _coordinates_along_axis(indices: Any, axis: int) -> Any:
 def _compute_gather_elements(inputs: NodeInputs) -> Result:
     """Return the elements that an index tensor selects along an axis (ONNX GatherElements)."""
     x = inputs.inputs[0]
-    axis = inputs.get("axis", 0) % tensor_rank(x)
+    axis = inputs.attribute("axis", 0) % tensor_rank(x)
     indices = _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
     return tf.gather_nd(x, _coordinates_along_axis(indices, axis))
 
 
 def _compute_gather_nd(inputs: NodeInputs) -> Result:
     """Return the slices that coordinate vectors select (ONNX GatherND)."""
-    return tf.gather_nd(*inputs.inputs, batch_dims=inputs.get("batch_dims", 0))
+    return tf.gather_nd(*inputs.inputs, batch_dims=inputs.attribute("batch_dims", 0))
 
 
 def _scatter_updates(x: Any, indices: Any, updates: Any, mode: str) -> Any:
@@ -308,26 +314,26 @@ def _scatter_updates(x: Any, indices: Any, updates: Any, mode: str) -> Any:
 def _compute_scatter_nd(inputs: NodeInputs) -> Result:
     """Return the input with updates written at coordinate vectors (ONNX ScatterND)."""
     x, indices, updates = inputs.inputs
-    return _scatter_updates(x, indices, updates, inputs.get("reduction", "none"))
+    return _scatter_updates(x, indices, updates, inputs.attribute("reduction", "none"))
 
 
 def _compute_scatter_elements(inputs: NodeInputs) -> Result:
     """Return the input with updates written at indices along an axis (ONNX ScatterElements)."""
     x, _, updates = inputs.inputs
-    axis = inputs.get("axis", 0) % tensor_rank(x)
+    axis = inputs.attribute("axis", 0) % tensor_rank(x)
     indices = _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
     return _scatter_updates(
-        x, _coordinates_along_axis(indices, axis), updates, inputs.get("reduction", "none")
+        x, _coordinates_along_axis(indices, axis), updates, inputs.attribute("reduction", "none")
     )
 
 
 def _compute_one_hot(inputs: NodeInputs) -> Result:
     """Return the one-hot encoding of indices (ONNX OneHot)."""
-    off_on, depth = inputs.inputs[2], int(inputs.number(1, 0))
+    off_on, depth = inputs.inputs[2], int(inputs.number_or_default(1, 0))
     indices = tf.cast(
         _without_negative_indices(inputs.inputs[0], inputs.known[0], depth), tf.int64
     )
-    axis = inputs.get("axis", -1) % (tensor_rank(indices) + 1)
+    axis = inputs.attribute("axis", -1) % (tensor_rank(indices) + 1)
     axis = -1 if axis == tensor_rank(indices) else axis
     return tf.one_hot(indices, depth, off_on[1], off_on[0], axis, off_on.dtype)
 
@@ -336,12 +342,12 @@ def _compute_top_k(inputs: NodeInputs) -> Result:
     """Return the k largest or smallest elements along an axis, sorted, and their indices (ONNX
     TopK).
     """
-    x, k = inputs.inputs[0], inputs.number(1, inputs.get("k", 1))
-    axis = inputs.get("axis", -1) % tensor_rank(x)
+    x, k = inputs.inputs[0], inputs.number_or_default(1, inputs.attribute("k", 1))
+    axis = inputs.attribute("axis", -1) % tensor_rank(x)
     order = [*(at for at in range(tensor_rank(x)) if at != axis), axis]
     back = list(np.argsort(order))
     moved = tf.transpose(x, order)
-    largest = inputs.get("largest", 1)
+    largest = inputs.attribute("largest", 1)
     values, indices = tf.math.top_k(moved if largest else -moved, k)
     values = values if largest else -values
     return [tf.transpose(values, back), tf.cast(tf.transpose(indices, back), tf.int64)]
@@ -351,16 +357,16 @@ def _compute_resize(inputs: NodeInputs) -> Result:
     """Return the resized input: nearest by known indices, linear by TensorFlow's operator or from
     neighbours (ONNX Resize).
     """
-    x, mode = inputs.inputs[0], inputs.get("mode", "nearest")
+    x, mode = inputs.inputs[0], inputs.attribute("mode", "nearest")
     sizes, scales = _output_sizes_and_scales(inputs, definite_shape(x))
     axes = [
         at
         for at, (old, new) in enumerate(zip(definite_shape(x), sizes, strict=True))
         if old != new
     ]
-    if inputs.get("antialias", 0) and any(sizes[at] < definite_shape(x)[at] for at in axes):
+    if inputs.attribute("antialias", 0) and any(sizes[at] < definite_shape(x)[at] for at in axes):
         raise UnfitError("with antialias")
-    moving = inputs.get("coordinate_transformation_mode", "half_pixel")
+    moving = inputs.attribute("coordinate_transformation_mode", "half_pixel")
     moving = "asymmetric" if inputs.since < 11 else moving
     if moving == "tf_crop_and_resize" or mode == "cubic":
         raise UnfitError(f"of the kind {mode}, {moving}")
@@ -374,7 +380,7 @@ def _compute_resize(inputs: NodeInputs) -> Result:
     for axis, source in where.items():
         if mode == "nearest":
             indices = _nearest_index(
-                source, inputs.get("nearest_mode", "round_prefer_floor"), inputs.since
+                source, inputs.attribute("nearest_mode", "round_prefer_floor"), inputs.since
             )
             x = tf.gather(
                 x, np.clip(indices, 0, definite_shape(x)[axis] - 1).astype(int), axis=axis
@@ -387,12 +393,12 @@ def _compute_resize(inputs: NodeInputs) -> Result:
 def _output_sizes_and_scales(inputs: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
     """Return two lists for Resize: the output size and the scale of every axis."""
     if inputs.since < 11:
-        scales = [float(axis) for axis in np.ravel(inputs.value(1))]
+        scales = [float(axis) for axis in np.ravel(inputs.known_value(1))]
         return [math.floor(n * s) for n, s in zip(old, scales, strict=True)], scales
-    axes = [axis % len(old) for axis in inputs.get("axes", ())] or list(range(len(old)))
+    axes = [axis % len(old) for axis in inputs.attribute("axes", ())] or list(range(len(old)))
     sizes, scales = list(old), [1.0] * len(old)
-    requested, factors = inputs.value(3), inputs.value(2)
-    if inputs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+    requested, factors = inputs.known_value(3), inputs.known_value(2)
+    if inputs.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise UnfitError("that keeps the aspect ratio")
     for at, axis in enumerate(axes):
         if requested is not None and requested.size:
@@ -468,7 +474,7 @@ def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
 
 def _compute_upsample(inputs: NodeInputs) -> Result:
     """Return the input enlarged by scales from an input or an attribute (ONNX Upsample)."""
-    scales = inputs.value(1) if inputs.since >= 9 else inputs.get("scales", ())
+    scales = inputs.known_value(1) if inputs.since >= 9 else inputs.attribute("scales", ())
     inputs = NodeInputs(
         (inputs.inputs[0], tf.constant(scales)),
         (None, np.asarray(scales)),

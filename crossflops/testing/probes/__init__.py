@@ -55,7 +55,7 @@ def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Ca
     *inputs)`; `modules` make its submodules.
     """
 
-    def build() -> Any:
+    def build_function_model() -> Any:
         """Return a torch module with these submodules, whose forward calls `body`."""
         from torch import nn
 
@@ -69,7 +69,7 @@ def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Ca
             model.add_module(name, module())
         return model
 
-    return build
+    return build_function_model
 
 
 def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
@@ -77,13 +77,13 @@ def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
     these arguments.
     """
 
-    def build() -> Any:
+    def build_torch_layer() -> Any:
         """Return the layer of torch.nn with this name and these arguments."""
         import torch
 
         return getattr(torch.nn, name)(*args, **kwargs)
 
-    return build
+    return build_torch_layer
 
 
 @functools.cache

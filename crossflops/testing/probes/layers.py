@@ -220,7 +220,7 @@ def _custom_layer(
     Its forward is `body(layer, x)`.
     """
 
-    def build() -> Any:
+    def build_custom_layer() -> Any:
         """Return a layer of a new class, with `forward` as its method and random parameters."""
         import torch
 
@@ -229,7 +229,7 @@ def _custom_layer(
             made.register_parameter(parameter, torch.nn.Parameter(torch.randn(shape)))
         return made
 
-    return build
+    return build_custom_layer
 
 
 class _Result:
@@ -294,13 +294,13 @@ def _layer_in_new_subclass(
 ) -> Callable[[], Any]:
     """Return a builder of a layer of torch.nn, in a subclass with the name `class_name`."""
 
-    def build() -> Any:
+    def build_layer_of_new_subclass() -> Any:
         """Return the layer, in a new subclass of its class."""
         import torch
 
         return type(class_name, (getattr(torch.nn, name),), {})(*args, **kwargs)
 
-    return build
+    return build_layer_of_new_subclass
 
 
 def _linear_with_empty_child() -> Any:
