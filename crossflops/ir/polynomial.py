@@ -60,7 +60,7 @@ def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction
     """Return a polynomial from its coefficients by powers, terms of the highest total degree
     first, without zero terms.
     """
-    order = sorted((powers for powers in terms if terms[powers]), key=_term_rank, reverse=True)
+    order = sorted((powers for powers in terms if terms[powers]), key=_term_sort_key, reverse=True)
     return tuple(
         Term(
             _coefficient_value(terms[powers]),
@@ -70,7 +70,7 @@ def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction
     )
 
 
-def _term_rank(powers: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
+def _term_sort_key(powers: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
     """Return the sort key of a term, from its powers: (total degree, highest power, all
     powers).
     """

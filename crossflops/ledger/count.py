@@ -242,7 +242,7 @@ class _GraphCounter:
             elif not node.op.domain and node.op.type in (*_LOOPS, *_BRANCHES):
                 yield from self._count_control_flow(node, stored)
             elif find_operator_rule(node.op) is not None:
-                yield from self._count_single_run(node, stored)
+                yield from self._counts_of_node_and_bodies_run_once(node, stored)
             else:
                 yield UncountedNode(node, missing_rule_reason(node.op))
 
@@ -271,7 +271,9 @@ class _GraphCounter:
         check_node_operands(node, known.requires if known else ())
         return counts
 
-    def _count_single_run(self, node: Node, stored: PrecisionByTensor) -> Iterator[CountOrRuns]:
+    def _counts_of_node_and_bodies_run_once(
+        self, node: Node, stored: PrecisionByTensor
+    ) -> Iterator[CountOrRuns]:
         """Yield the count of a node and the counts of the nodes in its bodies, each of which runs
         once.
         """

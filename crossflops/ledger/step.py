@@ -51,15 +51,15 @@ def extend_by_training_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple
     names = {key: iter(_keys_of_call_parts(key, times)) for key in times}
     calls = [replace(call, of=tuple(next(names[key]) for key in call.of)) for call in calls]
 
-    def without_absent_calls(call: Call) -> Call:
+    def with_of_limited_to_trace(call: Call) -> Call:
         """Return the call with `of` limited to calls that are in the trace."""
         return replace(call, of=tuple(key for key in call.of if key in keys))
 
     return (
         replace(
             trace,
-            calls=tuple(map(without_absent_calls, calls)),
-            observed=tuple(map(without_absent_calls, trace.observed)),
+            calls=tuple(map(with_of_limited_to_trace, calls)),
+            observed=tuple(map(with_of_limited_to_trace, trace.observed)),
         ),
         replace(ledger, counts=(*ledger.counts, *more)),
     )

@@ -327,10 +327,10 @@ def onnx_conv_cost(node: Node) -> Cost:
     X [N, C, d...], W [M, C/group, k...], B [M], Y [N, M, o...]. Padding zeros count (dense).
     https://onnx.ai/onnx/operators/onnx__Conv.html
     """
-    return _conv_weight_cost(node, weight=1, bias=2)
+    return _convolution_cost(node, weight=1, bias=2)
 
 
-def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
+def _convolution_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
     """Return the cost of a convolution with these inputs as weight and bias: MACs, and an add per
     result for the bias.
     """
@@ -381,7 +381,7 @@ def conv_integer_cost(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__ConvInteger.html
     """
     shifted = sum(input_element_count(node, i) for i in (0, 1) if has_input(node, i + 2))
-    return _conv_weight_cost(node, weight=1) + Cost(adds=shifted)
+    return _convolution_cost(node, weight=1) + Cost(adds=shifted)
 
 
 QLINEAR_CONV: tuple[Constraint, ...] = (
@@ -411,7 +411,7 @@ def qlinear_conv_cost(node: Node) -> Cost:
     """
     shifted = Cost(adds=input_element_count(node, 0) + input_element_count(node, 3))
     return (
-        _conv_weight_cost(node, weight=3, bias=8)
+        _convolution_cost(node, weight=3, bias=8)
         + shifted
         + requantization_cost(output_element_count(node))
     )
@@ -530,7 +530,7 @@ def deform_conv_cost(node: Node) -> Cost:
     """
     sampling = _deform_conv_sampling(node)
     sampled = sampling.corners + sampling.taken + sampling.masked
-    return _conv_weight_cost(node, weight=1, bias=3) + sampled
+    return _convolution_cost(node, weight=1, bias=3) + sampled
 
 
 def _conv_state_constraint(node: Node) -> OperandProblem:
@@ -581,7 +581,7 @@ def causal_conv_cost(node: Node) -> Cost:
         if string_attribute(node, "activation", "none") != "none"
         else Cost()
     )
-    return _conv_weight_cost(node, weight=1, bias=2) + gate
+    return _convolution_cost(node, weight=1, bias=2) + gate
 
 
 POOL: tuple[Constraint, ...] = (window_constraint(min_windows=0), pooling_pads_constraint)

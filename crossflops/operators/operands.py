@@ -78,7 +78,7 @@ def cache_constraint(constraint: Constraint, cache_key: Callable[[Node], Hashabl
     """
     right: set[Hashable] = set()
 
-    def find_problem(node: Node) -> OperandProblem:
+    def find_uncached_problem(node: Node) -> OperandProblem:
         """Return what is wrong with a node ("" if nothing is); remember the key of a node that
         passed.
         """
@@ -92,7 +92,7 @@ def cache_constraint(constraint: Constraint, cache_key: Callable[[Node], Hashabl
             right.add(known)
         return wrong
 
-    return find_problem
+    return find_uncached_problem
 
 
 # -- Patterns of sizes ---------------------------------------------------------------------------

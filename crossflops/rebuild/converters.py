@@ -7,7 +7,7 @@ What changed with the opset only in the types that it takes is given the older c
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -98,29 +98,30 @@ WHOLE_NODE_CONVERTERS: dict[str, WholeNodeConverter] = {
 
 Attributes = dict[str, Any]
 Constants = Sequence[Any]
-Converter = Callable[[Attributes, Constants, int], Any]
+TorchLayer: TypeAlias = Any  # a torch.nn.Module
+Converter = Callable[[Attributes, Constants, int], TorchLayer]
 REDUCTIONS = (
     "Sum", "Mean", "Max", "Min", "Prod", "LogSum", "LogSumExp", "L1", "L2", "SumSquare",
 )  # fmt: skip
 MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
-def _convert_reshape(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_reshape(attributes: Attributes, constants: Constants, outputs: int) -> TorchLayer:
     """Return the torch layer of a Reshape node, whose shape is the first of `constants`."""
     return layers.Reshape(constants[0], bool(attributes.get("allowzero", 0)))
 
 
-def _convert_expand(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_expand(attributes: Attributes, constants: Constants, outputs: int) -> TorchLayer:
     """Return the torch layer of an Expand node, whose shape is the first of `constants`."""
     return layers.Expand(constants[0])
 
 
-def _convert_tile(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_tile(attributes: Attributes, constants: Constants, outputs: int) -> TorchLayer:
     """Return the torch layer of a Tile node, whose repeats are the first of `constants`."""
     return layers.Tile(constants[0])
 
 
-def _convert_split(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_split(attributes: Attributes, constants: Constants, outputs: int) -> TorchLayer:
     """Return the torch layer of a Split node, with constant sizes or with equal parts for
     `outputs` results.
     """
@@ -128,7 +129,7 @@ def _convert_split(attributes: Attributes, constants: Constants, outputs: int) -
     return layers.Split(attributes.get("axis", 0), sizes, outputs)
 
 
-def _convert_slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_slice(attributes: Attributes, constants: Constants, outputs: int) -> TorchLayer:
     """Return the torch layer of a Slice node, whose bounds are `constants`; None before opset 10,
     where they are attributes.
     """
@@ -140,7 +141,7 @@ def _convert_slice(attributes: Attributes, constants: Constants, outputs: int) -
     return layers.Slice(starts, ends, list(axes), steps)
 
 
-def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> TorchLayer:
     """Return the torch layer of a Pad node, whose pads are the first of `constants`; None if they
     are missing or the mode is unknown.
     """
@@ -161,7 +162,7 @@ def _axes_converter(insert: bool) -> Converter:
     layers.
     """
 
-    def make_axes_layer(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    def make_axes_layer(attributes: Attributes, constants: Constants, outputs: int) -> TorchLayer:
         """Return the torch layer that inserts or removes axes of size 1, or None if the axes are
         not given.
         """
@@ -176,7 +177,9 @@ def _reduction_converter(reduction: str) -> Converter:
     layers.
     """
 
-    def make_reduction_layer(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    def make_reduction_layer(
+        attributes: Attributes, constants: Constants, outputs: int
+    ) -> TorchLayer:
         """Return the torch layer of the reduction, or None if the node reduces no axes."""
         axes = (constants[0] if constants else None) or attributes.get("axes") or []
         if not axes and attributes.get("noop_with_empty_axes"):
@@ -186,7 +189,7 @@ def _reduction_converter(reduction: str) -> Converter:
     return make_reduction_layer
 
 
-def _convert_gelu(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+def _convert_gelu(attributes: Attributes, constants: Constants, outputs: int) -> TorchLayer:
     """Return the torch layer of a Gelu node, exact or with the tanh approximation."""
     from torch import nn
 
@@ -223,7 +226,9 @@ def operators_without_converter(model: Any) -> set[tuple[str, int]]:
         (_full_operator_name(domain, name), opset)
         for domain, name, opset in used
         if _full_operator_name(domain, name) not in (*ALWAYS, *WHOLE_NODE_CONVERTERS)
-        and _find_converter(domain, name, opset, _explicit_attributes(model, domain, name, opset))
+        and _find_converter(
+            domain, name, opset, _non_default_attribute_names(model, domain, name, opset)
+        )
         is None
     }
 
@@ -288,7 +293,9 @@ def _schema_signature(schema: Any) -> tuple[Any, ...]:
     return formal_options(schema.inputs), formal_options(schema.outputs)
 
 
-def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
+def _non_default_attribute_names(
+    model: Any, domain: str, operator: str, opset: int
+) -> frozenset[str]:
     """Return the names of the attributes that some node of the operator sets to another value than
     the default.
     """
@@ -322,7 +329,7 @@ def registering_converters(model: Any) -> Iterator[None]:
             domain=domain, operation_type=name, version=schema.since_version if schema else opset
         )
         converter = _find_converter(
-            domain, name, opset, _explicit_attributes(model, domain, name, opset)
+            domain, name, opset, _non_default_attribute_names(model, domain, name, opset)
         )
         registry[key] = _converter_with_own_layer(_full_operator_name(domain, name), converter)
     try:
@@ -493,7 +500,7 @@ def _fold_size_arithmetic(model: Any) -> Any:
     common.IdentityEliminationPass()(tree)
     common.RemoveUnusedNodesPass()(tree)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(tree)
-    hollowed = _remove_uniform_weights(tree.graph)
+    hollowed = _remove_values_of_uniform_weights(tree.graph)
     folded = onnx_ir.serde.serialize_model(tree)
     for tensor in folded.graph.initializer:
         if tensor.name in hollowed:
@@ -515,7 +522,7 @@ def _fill_shape_only_weights(graph: Any, names: set[str]) -> None:
         value.const_value = onnx_ir.Tensor(array, stored.dtype, name=name)
 
 
-def _remove_uniform_weights(graph: Any) -> set[str]:
+def _remove_values_of_uniform_weights(graph: Any) -> set[str]:
     """Remove the values of weights that repeat one number; return the names of these weights.
 
     Removes weights that repeat one number again; return the names of those that are to have no

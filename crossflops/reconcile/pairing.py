@@ -202,9 +202,9 @@ def pair_contractions(
             len(first), len(second), similarity_rows_of_contractions(first, second)
         )
     )
-    partner = _uncross_pairs(first, second, partner)
+    partner = _prefer_pairs_of_equal_contractions(first, second, partner)
     partner |= _pairs_of_equal_weights(first, second, partner)
-    merged = list(_groups_of_runs(first, second, partner))
+    merged = list(_groups_of_one_and_consecutive(first, second, partner))
     for group in merged:
         for index in group.first:
             partner.pop(index, None)
@@ -262,7 +262,7 @@ def _signature_with_output_positions(contraction: Contraction) -> tuple[str | in
     return (*_contraction_signature(contraction), contraction.places)
 
 
-def _uncross_pairs(
+def _prefer_pairs_of_equal_contractions(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> dict[int, int]:
     """Return {index in first: index in second}, where an unequal pair is replaced if both of its
@@ -323,7 +323,7 @@ def _pairs_of_equal_weights(
     return more
 
 
-def _groups_of_runs(
+def _groups_of_one_and_consecutive(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> Iterator[Group]:
     """Yield groups that pair one contraction of a model with several consecutive ones of the other

@@ -266,7 +266,7 @@ def reconcile(
             *_relocation_steps(prediction, trace, ground.macs),
             *_multi_parent_steps(prediction, trace),
         ]
-    walked = _join_decompositions(
+    walked = _give_decompositions_one_cause(
         [step for step in steps_of_rule_matches(prediction, trace, ground) if step.amount]
     )
     unbatched = (step for step in walked if step.stage < Stage.BATCH)
@@ -507,7 +507,7 @@ def _with_custom_operator_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
     return booking
 
 
-def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
+def _give_decompositions_one_cause(walked: list[PathStep]) -> list[PathStep]:
     """Return the steps; if one side has work without a counterpart, all decompositions get this
     cause, so that they cancel out.
 

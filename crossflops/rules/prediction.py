@@ -9,7 +9,7 @@ The nodes of a graph are calls, too: the lowest level of the tree, for tools tha
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -274,7 +274,9 @@ def module_that_collects_call(call: Call, trace: Trace, ruled: Container[str]) -
     return None if passed else trace.modules[0]
 
 
-_SHADOWED = -1  # in the place of a core booking: what lies inside a ruled module is not looked at
+BookingIndex: TypeAlias = int  # the position of a rule match in `Prediction.bookings`
+# In the place of a core booking: what lies inside a ruled module is not looked at.
+_SHADOWED: BookingIndex = -1
 
 
 class _CallWalk:
@@ -312,7 +314,7 @@ class _CallWalk:
     def apply_rules(self) -> Prediction:
         # Calls come parents first, so what covers a parent is known before its children.
         """Apply the rules to every call, parents first, and return the prediction."""
-        core: dict[str, int | None] = {}
+        core: dict[str, BookingIndex | None] = {}
         for call in self.trace.calls:
             above = core.get(call.parent or "")
             core[call.key] = (
@@ -376,7 +378,7 @@ class _CallWalk:
         reads = self.convention.reads
         return list(reads(calls, self.trace)) if reads else calls
 
-    def _apply_to_node(self, call: Call) -> int | None:
+    def _apply_to_node(self, call: Call) -> BookingIndex | None:
         """Apply the rules to a graph node; return the index of the booking that covers it, or
         None. Mark the node as unknown if a shape or a count is missing.
         """
@@ -397,7 +399,7 @@ class _CallWalk:
             return None
         return core
 
-    def _apply_to_call(self, call: Call, above: int | None) -> int | None:
+    def _apply_to_call(self, call: Call, above: BookingIndex | None) -> BookingIndex | None:
         """Apply the rules to a call; return the index of the booking that covers the calls inside
         it, or None.
         """
@@ -415,7 +417,7 @@ class _CallWalk:
             self._record_booking_or_reason(call, core)
         return core
 
-    def _book_matching_rules(self, site: Site, core: int | None) -> int | None:
+    def _book_matching_rules(self, site: Site, core: BookingIndex | None) -> BookingIndex | None:
         """Book the rules that match a call; return the index of the booking that covers the call,
         or `core` if no rule matches.
         """
@@ -495,7 +497,9 @@ class _CallWalk:
                 return enclosing.key in self.counted
         return False
 
-    def _covering_booking_of_parent(self, call: Call, above: int | None) -> int | None:
+    def _covering_booking_of_parent(
+        self, call: Call, above: BookingIndex | None
+    ) -> BookingIndex | None:
         """Return the index of the booking of an outer call that covers this one, _SHADOWED if the
         tool does not look at it, or None.
         """
@@ -503,7 +507,7 @@ class _CallWalk:
             return None  # what a hook does is not what the module around it stands for
         return _SHADOWED if self._is_inside_counted_module(call, above) else above
 
-    def _is_inside_counted_function(self, core: int | None, call: Call) -> bool:
+    def _is_inside_counted_function(self, core: BookingIndex | None, call: Call) -> bool:
         """Return whether a rule has already counted a function call around this call as a whole.
 
         Calls that a torch mode of the model makes by name are booked once more.
@@ -512,7 +516,7 @@ class _CallWalk:
             return False
         return self.bookings[core].rule.level == "function"
 
-    def _is_inside_counted_module(self, call: Call, above: int | None) -> bool:
+    def _is_inside_counted_module(self, call: Call, above: BookingIndex | None) -> bool:
         """Return whether this module is inside a counted module, so that the tool does not look at
         it.
 
@@ -639,7 +643,7 @@ class _CallWalk:
         )
         return sum(below, cost)
 
-    def _record_booking_or_reason(self, call: Call, core: int | None) -> None:
+    def _record_booking_or_reason(self, call: Call, core: BookingIndex | None) -> None:
         """Record which booking covers an operator call, or else which rule says why the tool does
         not see it.
         """

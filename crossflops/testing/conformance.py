@@ -285,7 +285,7 @@ class Conformance(ToolConformance):
         the same mode (train or eval).
         """
         views = self._views_for_predictions(settings, (self.convention,))
-        return self._evidence_of(
+        return self._evidence_of_recorded_run(
             RecordedRun(model, args, kwargs, self._recording_setting(settings), views), settings
         )
 
@@ -302,7 +302,7 @@ class Conformance(ToolConformance):
         views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
-    def _torch_conventions(self) -> tuple[Convention, ...]:
+    def _installed_torch_conventions(self) -> tuple[Convention, ...]:
         """Return the conventions of all installed PyTorch tools; one recorded run of a probe then
         serves all kits.
         """
@@ -314,7 +314,9 @@ class Conformance(ToolConformance):
         )
         return (self.convention, *shared)
 
-    def _evidence_of(self, recorded: RecordedRun, settings: tuple[Setting, ...]) -> Evidence:
+    def _evidence_of_recorded_run(
+        self, recorded: RecordedRun, settings: tuple[Setting, ...]
+    ) -> Evidence:
         """Return the evidence that this kit's convention needs from a recorded run; with the
         ledger only if a rule weighs native costs.
         """
@@ -453,10 +455,10 @@ class Conformance(ToolConformance):
             Right(evidence, setting, *predict_amount_and_rules(self.convention, evidence, setting))
             for evidence, setting in self._evidence()
         ]
-        missed = [rule.id for rule in countable if not self._is_noticed(rule, right)]
+        missed = [rule.id for rule in countable if not self._is_wrong_factor_noticed(rule, right)]
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
-    def _is_noticed(self, rule: Rule, right: list[Right]) -> bool:
+    def _is_wrong_factor_noticed(self, rule: Rule, right: list[Right]) -> bool:
         """Return whether a right prediction changes if the rule's factor is raised by 1 or the
         rule is removed.
         """
@@ -520,11 +522,11 @@ class Conformance(ToolConformance):
         key = (
             name,
             self._recording_setting(settings),
-            self._views_for_predictions(settings, self._torch_conventions()),
+            self._views_for_predictions(settings, self._installed_torch_conventions()),
         )
         if key not in _RECORDED:
             _RECORDED[key] = RecordedRun(*build(), *key[1:])
-        return self._evidence_of(_RECORDED[key], settings)
+        return self._evidence_of_recorded_run(_RECORDED[key], settings)
 
 
 class FileConformance(Conformance):

@@ -591,7 +591,7 @@ def resampling_scale_factors(call: Site) -> list[float] | float:
 _ELEMENTWISE = {"RNN": 1, "GRU": 7, "LSTM": 10}  # how often H is added in each step and layer
 
 
-def _is_cell(call: Site) -> bool:
+def _is_recurrent_cell(call: Site) -> bool:
     """Return whether a call is of a recurrent cell, such as LSTMCell."""
     return call.target.endswith("Cell")
 
@@ -604,7 +604,7 @@ def _hook_sample_steps(call: Site) -> int:
     if source is None or source.shape is None:
         raise LookupError("the hook needs a tensor as first positional input")
     samples, steps = source.shape[:2]
-    if _is_cell(call):
+    if _is_recurrent_cell(call):
         return samples
     return samples * steps * (2 if call.module.settings["bidirectional"] else 1)
 
@@ -619,8 +619,8 @@ def _hook_layer_shapes(call: Site) -> list[list[tuple[int, ...]]]:
     shapes = {parameter.name: parameter.shape for parameter in call.module.params}
     names = ["weight_ih", "weight_hh"]
     names += ["bias_ih", "bias_hh"] if call.module.settings["bias"] else []
-    numbers = range(1 if _is_cell(call) else call.number("num_layers"))
-    suffixes = ["" if _is_cell(call) else f"_l{number}" for number in numbers]
+    numbers = range(1 if _is_recurrent_cell(call) else call.number("num_layers"))
+    suffixes = ["" if _is_recurrent_cell(call) else f"_l{number}" for number in numbers]
     return [[shapes[f"{name}{suffix}"] for name in names] for suffix in suffixes]
 
 

@@ -463,7 +463,7 @@ def tensorflow_dilation_flops(call: Site) -> int:
 )
 @_zero_if_shape_unknown
 @with_formula("int(2 n(in) n(filter) / (channels x strides))")
-def tensorflow_backward_flops(call: Site) -> int:
+def tensorflow_filter_gradient_flops(call: Site) -> int:
     """Return the FLOPs that TensorFlow counts for the filter gradient of a convolution."""
     return _tensorflow_filter_gradient_flops(call)
 

@@ -100,10 +100,10 @@ class GradientFlow:
         while unsettled:
             for node in level.graph.nodes:
                 for part in level.starts.get(node.key, ()):
-                    self._record_entry_of_reentrant_checkpoint(part, values)
+                    self._record_reentrant_checkpoint_without_gradient(part, values)
                 self._record_result_states(node, values)
                 for part in reversed(level.stops.get(node.key, ())):
-                    self._record_exit_of_reentrant_checkpoint(part)
+                    self._record_gradients_of_reentrant_results(part)
             unsettled = self._join_states_of_loop_runs(level.copies, values)
 
     def results_that_reach_loss(
@@ -254,7 +254,7 @@ class GradientFlow:
                     events = True
         return events
 
-    def _record_entry_of_reentrant_checkpoint(
+    def _record_reentrant_checkpoint_without_gradient(
         self, part: CheckpointPart, values: GradientStates
     ) -> None:
         """Record a reentrant checkpoint if no tensor with a gradient enters it."""
@@ -274,7 +274,7 @@ class GradientFlow:
         if part.kind == "reentrant" and not graded:
             self.ungiven.add(part.checkpoint.number)
 
-    def _record_exit_of_reentrant_checkpoint(self, part: CheckpointPart) -> None:
+    def _record_gradients_of_reentrant_results(self, part: CheckpointPart) -> None:
         """Record that outside a reentrant checkpoint all its results have a gradient, if a tensor
         with a gradient entered it.
 

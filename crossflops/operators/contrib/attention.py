@@ -135,7 +135,7 @@ def _score_addend_count(node: Node, locations: AttentionInputIndices) -> int:
     return masked + _has_input_unless_negative(node, locations.attention_bias)
 
 
-def _is_buffer_shared(node: Node, locations: AttentionInputIndices) -> bool:
+def _is_cache_buffer_shared(node: Node, locations: AttentionInputIndices) -> bool:
     """Return whether past and present keys are in one buffer of the maximum length."""
     return integer_attribute(
         node, "past_present_share_buffer", 0
@@ -147,7 +147,7 @@ def _total_key_count(node: Node, locations: AttentionInputIndices, new: int) -> 
     if not _has_input_unless_negative(node, locations.past):
         return new
     past = spec_shape(input_spec(node, locations.past), at_least=4)[-2]
-    return past if _is_buffer_shared(node, locations) else past + new
+    return past if _is_cache_buffer_shared(node, locations) else past + new
 
 
 def qkv_projection_widths(node: Node) -> tuple[int, int, int]:
@@ -183,7 +183,7 @@ def _total_key_count_or_none(node: Node, locations: AttentionInputIndices) -> in
     past = input_shape(node, locations.past)
     if dims is None or (
         _has_input_unless_negative(node, locations.past)
-        and (past is None or _is_buffer_shared(node, locations))
+        and (past is None or _is_cache_buffer_shared(node, locations))
     ):
         return None
     return (dims[2] if len(dims) == 4 else dims[1]) + (past[-2] if past else 0)
@@ -312,7 +312,7 @@ def past_buffer_exactness(locations: AttentionInputIndices) -> Callable[[Node], 
         return (
             "bound"
             if _has_input_unless_negative(node, locations.past)
-            and _is_buffer_shared(node, locations)
+            and _is_cache_buffer_shared(node, locations)
             else "exact"
         )
 

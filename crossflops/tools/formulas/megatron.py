@@ -186,7 +186,7 @@ _LLAMA = ("llama", "mixtral", "deepseek_v3")
 _QWEN = ("qwen3", "qwen3_moe")
 
 
-def _is_qwen(work: TokenSequence) -> bool:
+def _is_qwen3(work: TokenSequence) -> bool:
     """Return whether `model_type` is "qwen3" or "qwen3_moe"."""
     return work.architecture.model_type in _QWEN
 
@@ -253,7 +253,7 @@ def extra_qwen_attention_macs(work: TokenSequence) -> int:
     """Return how many more attention MACs NeMo's formula counts for Qwen3, where the total width
     of the heads is the hidden size; 0 for other models. The rule counts half of them.
     """
-    return of.extra_attention_macs_of_hidden_width(work) if _is_qwen(work) else 0
+    return of.extra_attention_macs_of_hidden_width(work) if _is_qwen3(work) else 0
 
 
 @rule_amount("projections_of_qwen", "(2 h^2 (1 + KV / H) - projections) T in each layer of Qwen3")
@@ -261,7 +261,7 @@ def extra_qwen_projection_macs(work: TokenSequence) -> int:
     """Return how many more projection MACs NeMo's formula counts for Qwen3 because it uses the
     hidden size as the total width of the heads; 0 for other models.
     """
-    if not _is_qwen(work):
+    if not _is_qwen3(work):
         return 0
     width = work.architecture.hidden
     return work.tokens * work.sum_attention(
