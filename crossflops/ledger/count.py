@@ -294,7 +294,7 @@ class _GraphCounter:
             else:
                 yield count
         for runs in reversed(order):  # callers come first
-            for count in self._cached_counts_of_one_function_run(runs):
+            for count in self._counts_of_one_function_run(runs):
                 if isinstance(count, _FunctionRuns):
                     times[count.key] += times[runs.key] * count.times
                 else:
@@ -310,11 +310,11 @@ class _GraphCounter:
             if isinstance(count, _FunctionRuns) and count.key not in seen:
                 seen.add(count.key)
                 self._append_functions_callees_first(
-                    self._cached_counts_of_one_function_run(count), order, seen
+                    self._counts_of_one_function_run(count), order, seen
                 )
                 order.append(count)
 
-    def _cached_counts_of_one_function_run(self, runs: _FunctionRuns) -> Counts:
+    def _counts_of_one_function_run(self, runs: _FunctionRuns) -> Counts:
         """Return the counts of one run of a shared function's body, computed at the first request
         only.
         """

@@ -216,7 +216,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     attributes, the result is unknown.
     """
 
-    def transposed_convolution_problem(node: Node) -> OperandProblem:
+    def conv_transpose_fit_problem(node: Node) -> OperandProblem:
         """Return why data and weight do not fit a transposed convolution; "" if nothing
         is wrong.
         """
@@ -236,7 +236,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
             else ""
         )
 
-    return transposed_convolution_problem
+    return conv_transpose_fit_problem
 
 
 def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> OperandProblem:

@@ -343,7 +343,7 @@ def shape_constraint(
     `allowed_shapes(node)` (None: any shape).
     """
 
-    def allowed_shape_problem(node: Node) -> OperandProblem:
+    def shape_choice_problem(node: Node) -> OperandProblem:
         """Return why the operand has none of the allowed shapes; "" if nothing is wrong."""
         shape = input_shape(node, index)
         options = None if shape is None else allowed_shapes(node)
@@ -352,7 +352,7 @@ def shape_constraint(
         needed = " or ".join("x".join(map(str, option)) or "a scalar" for option in options)
         return f"{input_label(node, index, name)} needs to be {needed}"
 
-    return allowed_shape_problem
+    return shape_choice_problem
 
 
 def all_inputs_broadcast_constraint(node: Node) -> OperandProblem:

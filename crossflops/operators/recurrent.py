@@ -36,7 +36,7 @@ class Layer(NamedTuple):
     hidden: int
 
     @property
-    def hidden_unit_updates(self) -> int:
+    def unit_update_count(self) -> int:
         """The number of updates of a hidden unit: directions * steps * hidden units."""
         return self.directions * self.steps * self.hidden
 
@@ -61,7 +61,7 @@ def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
         adds=2 if has_input(node, 3) else 0,
         compares=2 if "clip" in node.attrs else 0,
     )
-    return per_unit * (gates * layer.hidden_unit_updates)
+    return per_unit * (gates * layer.unit_update_count)
 
 
 def _activation_cost_of_all_steps(
@@ -124,13 +124,13 @@ def _constant_macs_of_layer(gates: int) -> ConstantPart:
         layer = recurrent_dimensions(node, gates)
         macs = 0
         if varying.isdisjoint((0, 1)):
-            macs += gates * layer.hidden_unit_updates * layer.inputs
+            macs += gates * layer.unit_update_count * layer.inputs
         if varying.isdisjoint((2, 5)):
             length = spec_shape(input_spec(node, 0), rank=3)[
                 1 if integer_attribute(node, "layout", 0) else 0
             ]
             late = node.op.type == "GRU" and not integer_attribute(node, "linear_before_reset", 0)
-            macs += (gates - late) * (layer.hidden_unit_updates // max(length, 1)) * layer.hidden
+            macs += (gates - late) * (layer.unit_update_count // max(length, 1)) * layer.hidden
         return Cost(macs=macs)
 
     return constant_part
@@ -171,7 +171,7 @@ def _recurrent_backward(gates: int) -> Backward:
         if has_input(node, 7) or "clip" in node.attrs:
             raise ValueError(f"peepholes and clips of {node.op} have no backward formula yet")
         layer = recurrent_dimensions(node, gates)
-        rows = gates * layer.hidden_unit_updates
+        rows = gates * layer.unit_update_count
         length = spec_shape(input_spec(node, 0), rank=3)[
             1 if integer_attribute(node, "layout", 0) else 0
         ]
@@ -191,9 +191,7 @@ def _recurrent_backward(gates: int) -> Backward:
                 )
             )
         work |= {index: ZERO for index in (5, 6) if index in requested}
-        inner = (
-            Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.hidden_unit_updates
-        )
+        inner = Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.unit_update_count
         return Gradient(work, inner=inner)
 
     return gradient_of_recurrent_layer
@@ -235,7 +233,7 @@ def onnx_lstm_cost(node: Node) -> Cost:
     peephole = Cost(muls=3, adds=3) if has_input(node, 7) else ZERO
     update = Cost(muls=3, adds=1) + peephole
     functions = _activation_cost_of_all_steps(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
-    return _recurrent_gates_cost(node, layer, 4) + update * layer.hidden_unit_updates + functions
+    return _recurrent_gates_cost(node, layer, 4) + update * layer.unit_update_count + functions
 
 
 @operator(
@@ -261,7 +259,7 @@ def onnx_gru_cost(node: Node) -> Cost:
     joined = 1 if integer_attribute(node, "linear_before_reset", 0) else 0
     update = Cost(muls=3, adds=2 + joined)
     functions = _activation_cost_of_all_steps(node, layer, (2, 1), "Sigmoid Tanh")
-    return _recurrent_gates_cost(node, layer, 3) + update * layer.hidden_unit_updates + functions
+    return _recurrent_gates_cost(node, layer, 3) + update * layer.unit_update_count + functions
 
 
 @operator(

@@ -511,7 +511,7 @@ def _scale_operator_cost(node: Node) -> Cost:
     return (DIV if integer_attribute(node, "scale_down", 0) else MUL) * input_element_count(node)
 
 
-def _scaled_sum_cost(node: Node) -> Cost:
+def _sum_with_scales_cost(node: Node) -> Cost:
     """Return the cost of ScaledSum, scale_0 * input_0 + scale_1 * input_1 + scale_2 * input_2, per
     element.
     """
@@ -521,7 +521,7 @@ def _scaled_sum_cost(node: Node) -> Cost:
 
 _declare_training_operator("Scale", "n muls; scale_down: n divs", _scale_operator_cost)
 _declare_training_operator(
-    "ScaledSum", "n*(k muls, k-1 adds)", _scaled_sum_cost, equal_shapes_constraint(0, 1, 2)
+    "ScaledSum", "n*(k muls, k-1 adds)", _sum_with_scales_cost, equal_shapes_constraint(0, 1, 2)
 )
 
 

@@ -302,7 +302,7 @@ class Conformance(ToolConformance):
         views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
-    def _installed_torch_conventions(self) -> tuple[Convention, ...]:
+    def _conventions_of_installed_torch_tools(self) -> tuple[Convention, ...]:
         """Return the conventions of all installed PyTorch tools; one recorded run of a probe then
         serves all kits.
         """
@@ -522,7 +522,7 @@ class Conformance(ToolConformance):
         key = (
             name,
             self._recording_setting(settings),
-            self._views_for_predictions(settings, self._installed_torch_conventions()),
+            self._views_for_predictions(settings, self._conventions_of_installed_torch_tools()),
         )
         if key not in _RECORDED:
             _RECORDED[key] = RecordedRun(*build(), *key[1:])

@@ -198,7 +198,7 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
     Only Attention also takes [2B], the ends and the beginnings, and [B, 1], which masks nothing.
     """
 
-    def allowed_mask_shapes(node: Node) -> Iterable[Shape] | None:
+    def mask_shape_choices(node: Node) -> Iterable[Shape] | None:
         """Return the shapes that the mask may have; None if queries or keys have unknown sizes."""
         query, total = input_shape(node, 0), _total_key_count_or_none(node, locations)
         if query is None or total is None:
@@ -208,7 +208,7 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
         masks = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
         return [*masks, (2 * batch,), (batch, 1)] if locations is _SELF else [*masks, (batch, new)]
 
-    checked = shape_constraint(locations.mask, allowed_mask_shapes, "the mask")
+    checked = shape_constraint(locations.mask, mask_shape_choices, "the mask")
 
     def mask_shape_problem(node: Node) -> OperandProblem:
         """Return why the shape of the mask is wrong; "" if nothing is wrong."""
@@ -222,7 +222,7 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
 def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
     """Return a constraint on attention_bias: its shape is [1 or B, 1 or N, S, T]."""
 
-    def allowed_bias_shapes(node: Node) -> Iterable[Shape] | None:
+    def bias_shape_choices(node: Node) -> Iterable[Shape] | None:
         """Return the shapes that attention_bias may have; None if the sizes are unknown."""
         query, total, heads = (
             input_shape(node, 0),
@@ -234,7 +234,7 @@ def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
         leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
         return [(*first, query[1], total) for first in leading]
 
-    return shape_constraint(locations.attention_bias, allowed_bias_shapes, "attention_bias")
+    return shape_constraint(locations.attention_bias, bias_shape_choices, "attention_bias")
 
 
 def _head_division_constraint(node: Node) -> OperandProblem:
@@ -486,7 +486,7 @@ def _cache_heads_constraint(locations: AttentionInputIndices) -> Constraint:
     of the query.
     """
 
-    def allowed_cache_shapes(node: Node) -> Iterable[Shape] | None:
+    def cache_shape_choices(node: Node) -> Iterable[Shape] | None:
         """Return the shape that past_key and past_value may have; None if it is unknown."""
         query, past = input_shape(node, 0), input_shape(node, locations.past)
         if query is None or past is None or len(query) != 3:
@@ -497,8 +497,8 @@ def _cache_heads_constraint(locations: AttentionInputIndices) -> Constraint:
         return [(query[0], heads, past[2] if len(past) == 4 else 0, width // heads)]
 
     return first_problem_constraint(
-        shape_constraint(locations.past, allowed_cache_shapes, "past_key"),
-        shape_constraint(locations.past + 1, allowed_cache_shapes, "past_value"),
+        shape_constraint(locations.past, cache_shape_choices, "past_key"),
+        shape_constraint(locations.past + 1, cache_shape_choices, "past_value"),
     )
 
 

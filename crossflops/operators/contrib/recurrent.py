@@ -75,10 +75,10 @@ def dynamic_quantize_lstm_cost(node: Node) -> Cost:
     layer = recurrent_dimensions(plain, gates=4)
     steps = spec_shape(input_spec(node, 0), rank=3)[0] * layer.directions
     state = msgspec.structs.replace(
-        input_spec(node, 0), shape=(layer.hidden_unit_updates // (steps or 1),)
+        input_spec(node, 0), shape=(layer.unit_update_count // (steps or 1),)
     )
     quantized = dynamic_quantize_linear_cost(msgspec.structs.replace(node, inputs=(state,)))
-    scaled = MUL * (2 * 4 * layer.hidden_unit_updates)
+    scaled = MUL * (2 * 4 * layer.unit_update_count)
     return onnx_lstm_cost(plain) + dynamic_quantize_linear_cost(node) + quantized * steps + scaled
 
 

@@ -442,7 +442,7 @@ def _cache_page_exactness(call: OperatorCall) -> Exactness:
 
 @operator("_C::paged_attention_v1", backward="none", doubt=_cache_page_exactness, source=_VLLM)
 @operator("_C::paged_attention_v2", backward="none", doubt=_cache_page_exactness, source=_VLLM)
-def paged_attention_kernel(call: OperatorCall) -> Cost:
+def attention_kernel_with_pages(call: OperatorCall) -> Cost:
     """Count S scores: S*2D MACs, softmax, 1 mul per element of Q, K; ALiBi: S (mul, add).
 
     query [sequences, heads, D], key_cache [blocks, kv_heads, D/x, block_size, x].

@@ -44,7 +44,7 @@ class NodeInputs:
         """Return the value of an attribute, or the default if the node does not set it."""
         return self.attributes.get(name, default)
 
-    def known_value(self, index: int) -> Any:
+    def array_of_input(self, index: int) -> Any:
         """Return the value of an input as an array, or None if it is not given. Raises UnfitError
         if it depends on data.
         """
@@ -59,14 +59,14 @@ class NodeInputs:
         """Return a list of integers from an input or, if that is not given, from an attribute;
         None without both.
         """
-        value = self.known_value(index)
+        value = self.array_of_input(index)
         if value is None:
             value = self.attributes.get(name)
         return None if value is None else [int(number) for number in np.ravel(value)]
 
     def number_or_default(self, index: int, default: Any) -> Any:
         """Return the number in an input, or the default if it is not given."""
-        value = self.known_value(index)
+        value = self.array_of_input(index)
         return default if value is None else np.ravel(value)[0].item()
 
 

@@ -393,11 +393,11 @@ def _compute_resize(inputs: NodeInputs) -> Result:
 def _output_sizes_and_scales(inputs: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
     """Return two lists for Resize: the output size and the scale of every axis."""
     if inputs.since < 11:
-        scales = [float(axis) for axis in np.ravel(inputs.known_value(1))]
+        scales = [float(axis) for axis in np.ravel(inputs.array_of_input(1))]
         return [math.floor(n * s) for n, s in zip(old, scales, strict=True)], scales
     axes = [axis % len(old) for axis in inputs.attribute("axes", ())] or list(range(len(old)))
     sizes, scales = list(old), [1.0] * len(old)
-    requested, factors = inputs.known_value(3), inputs.known_value(2)
+    requested, factors = inputs.array_of_input(3), inputs.array_of_input(2)
     if inputs.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise UnfitError("that keeps the aspect ratio")
     for at, axis in enumerate(axes):
@@ -474,7 +474,7 @@ def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
 
 def _compute_upsample(inputs: NodeInputs) -> Result:
     """Return the input enlarged by scales from an input or an attribute (ONNX Upsample)."""
-    scales = inputs.known_value(1) if inputs.since >= 9 else inputs.attribute("scales", ())
+    scales = inputs.array_of_input(1) if inputs.since >= 9 else inputs.attribute("scales", ())
     inputs = NodeInputs(
         (inputs.inputs[0], tf.constant(scales)),
         (None, np.asarray(scales)),
