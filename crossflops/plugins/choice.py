@@ -15,7 +15,7 @@ from crossflops.plugins.failures import tool_failure
 from crossflops.plugins.teaching import can_be_taught, teach_adapter
 from crossflops.rules.rule import Convention
 from crossflops.tools.registry import convention_for_prediction, convention_for_version
-from crossflops.tools.teaching import convention_with_formulas, lessons_for
+from crossflops.tools.teaching import convention_with_formulas, lesson_for_each_formula
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ def teach_tools(choice: Choice) -> Choice:
             "add --formulas FILE.py, or leave out --teach-tools",
         )
     lessons = {
-        tool: lessons_for(
+        tool: lesson_for_each_formula(
             convention,
             formulas,
             is_able=tool in choice.elsewhere or can_be_taught(choice.here[tool]),

@@ -114,7 +114,7 @@ def _draw_cases(
     None if no size is the batch.
     """
     if callable(formula.shapes):
-        return _read_case(formula, formula.shapes(numbers), {}), None
+        return _case_from_sizes(formula, formula.shapes(numbers), {}), None
     sizes: dict[str, int] = {}
     choices = {
         name: numbers.choice(value) if isinstance(value, list) else value
@@ -123,12 +123,12 @@ def _draw_cases(
     for value in choices.values():
         for letter in _size_letters(value):
             sizes.setdefault(letter, numbers.choice(_SIZES))
-    case = _read_case(formula, choices, sizes)
+    case = _case_from_sizes(formula, choices, sizes)
     first = next((letter for value in choices.values() for letter in _size_letters(value)), "")
     batch = formula.batch or first
     if batch == "none" or batch not in sizes:
         return case, None
-    return case, _read_case(formula, choices, {**sizes, batch: 2 * sizes[batch]})
+    return case, _case_from_sizes(formula, choices, {**sizes, batch: 2 * sizes[batch]})
 
 
 def _size_letters(value: Any) -> list[str]:
@@ -139,7 +139,7 @@ def _size_letters(value: Any) -> list[str]:
     return [word for word in words if not word.isdecimal()]
 
 
-def _read_case(
+def _case_from_sizes(
     formula: Formula, choices: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> FormulaCase:
     """Return the arguments of one call, from the formula's shapes in `choices` and the sizes of

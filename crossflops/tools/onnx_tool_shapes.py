@@ -410,7 +410,7 @@ def _compress_nothing_shape(node: Node, shapes: Shapes) -> Shape:
 
 
 @_register_shape_rule(OF_ZEROS, "NonMaxSuppression")
-def _fail_on_suppression_inputs(node: Node, shapes: Shapes) -> Shape:
+def _raise_for_suppression_inputs(node: Node, shapes: Shapes) -> Shape:
     """Raise LookupError, because onnx-tool fails on a NonMaxSuppression with an input as its
     number of boxes.
     """

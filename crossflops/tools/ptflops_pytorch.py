@@ -714,12 +714,12 @@ def ptflops_total_amount(shares: Sequence[Share]) -> Amount:
     others = [share for share in shares if not share.rule.batch]
     count: Amount = sum(share.amount for share in hooked)
     count = count / hooked[0].divisor if hooked else 0.0
-    count += sum(share.amount for share in others if _is_functional(share))
-    count += sum(share.amount for share in others if not _is_functional(share))
+    count += sum(share.amount for share in others if _is_of_torch_functional(share))
+    count += sum(share.amount for share in others if not _is_of_torch_functional(share))
     return int(count)
 
 
-def _is_functional(share: Share) -> bool:
+def _is_of_torch_functional(share: Share) -> bool:
     """Return whether the rule of a share is about functions of torch.nn.functional."""
     return any(target.startswith("torch.nn.functional.") for target in share.rule.targets)
 

@@ -28,7 +28,7 @@ _NO_MECHANISM = "the tool has no mechanism for formulas of users"
 _NO_ADAPTER = "the tool has such a mechanism, but its plugin does not use it"
 
 
-def lessons_for(
+def lesson_for_each_formula(
     convention: Convention, formulas: Iterable["Formula"], *, is_able: bool
 ) -> tuple[Lesson, ...]:
     """Return one lesson for each formula: whether the tool takes it, and if not, the reason.

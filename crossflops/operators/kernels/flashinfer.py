@@ -203,7 +203,9 @@ def _rotation_cost(scores: ScoreSizes) -> Cost:
     return _ROTATION * (pairs * turned) + _ANGLE * (pairs * tokens)
 
 
-def _call_bytes(call: OperatorCall, attention: AttentionCall) -> tuple[int, int]:
+def _bytes_read_and_written_by_call(
+    call: OperatorCall, attention: AttentionCall
+) -> tuple[int, int]:
     """Return (bytes read, bytes written) of a call: queries, the keys and values of its tokens,
     and the result; its workspaces are not among them.
     """
@@ -240,13 +242,13 @@ def _declare_flashinfer(
         """Return "exact" if the lengths of the sequences are known, else "bound"."""
         return "exact" if describe(call).lengths.known else "bound"
 
-    def bytes_of_call(call: OperatorCall) -> tuple[int, int]:
+    def bytes_read_and_written(call: OperatorCall) -> tuple[int, int]:
         """Return (bytes read, bytes written) of a call."""
-        return _call_bytes(call, describe(call))
+        return _bytes_read_and_written_by_call(call, describe(call))
 
-    operator(name, backward="none", bytes=bytes_of_call, doubt=exactness_of_call, source=source)(
-        flashinfer_attention
-    )
+    operator(
+        name, backward="none", bytes=bytes_read_and_written, doubt=exactness_of_call, source=source
+    )(flashinfer_attention)
 
 
 for _name, _source, _describe in (

@@ -141,7 +141,7 @@ def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
     x = _record_linear_steps(steps, x, weight, _optional_operand(call, steps, "fc1_bias"))
     activation = call_argument(call, "activation")
     if activation == "swiglu":
-        steps.read_by_pieces(x)
+        steps.record_read_by_pieces(x)
         half = (*x.shape[:-1], x.shape[-1] // 2)
         gated = steps.silu(steps.piece(x, *half))
         x = steps.multiply(gated, steps.piece(x, *half))

@@ -59,7 +59,7 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     if call.has_input("beta"):
         tensors["beta"] = steps.operand(call, "beta")
     for value in tensors.values():
-        steps.read_by_pieces(value)
+        steps.record_read_by_pieces(value)
     state_shape = batch, *shared, depth, wide
     state = steps.operand(call, "initial_state", *state_shape) if has_state else None
     for runs in (min(length, 1), min(max(length - 1, 0), 1), max(length - 2, 0)):

@@ -130,8 +130,8 @@ def record_selective_scan_steps(
     driven = steps.multiply(steps.view(driven, *split, length, 1), drive)
     state_shape = (*split, states)
     if length > 1:
-        steps.read_by_pieces(decay)
-    steps.read_by_pieces(driven)
+        steps.record_read_by_pieces(decay)
+    steps.record_read_by_pieces(driven)
     state = steps.piece(driven, *state_shape)
     for runs in (min(length - 1, 1), max(length - 2, 0)):
         if runs > 0:
@@ -194,7 +194,7 @@ def record_chunk_scan_steps(
         state = steps.operand(call, "initial_states", *state_carry)
     full, left = divmod(length, size)
     chunks = [(size, min(full, 1)), (size, max(full - 1, 0)), (left, 1 if left else 0)]
-    operands = [steps.read_by_pieces(value) for value in (x, step, rates, drive, read)]
+    operands = [steps.record_read_by_pieces(value) for value in (x, step, rates, drive, read)]
     for tokens, runs in chunks:
         if runs:
             with steps.repeating(runs):
@@ -233,7 +233,7 @@ def _record_one_chunk_steps(
     weights = steps.multiply(weights, steps.view(step, *rows))
     result = steps.contract(weights, inputs, tokens, *heads, tokens, width)
     # the state that it leaves
-    steps.read_by_pieces(sums)
+    steps.record_read_by_pieces(sums)
     last = steps.piece(sums, *heads, 1)
     rest = steps.multiply(steps.exponential(steps.subtract(last, sums)), step)
     scaled = steps.multiply(drive, steps.view(rest, *columns))

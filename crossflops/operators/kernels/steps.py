@@ -86,7 +86,7 @@ class KernelSteps:
         """Return the tensor with another shape and the same elements, which costs nothing."""
         return value._replace(shape=shape)
 
-    def read_by_pieces(self, entire: KernelTensor) -> KernelTensor:
+    def record_read_by_pieces(self, entire: KernelTensor) -> KernelTensor:
         """Return the tensor, after recording that all its pieces together read it once."""
         self.add_gradient_cost(entire, ZERO)
         return entire

@@ -44,7 +44,7 @@ def record_bilinear_samples(
     near, far = zip(
         *(_record_fraction_distances(steps, values) for values in (rows, columns)), strict=True
     )
-    corners = steps.read_by_pieces(steps.gather(field, 4, *result))
+    corners = steps.record_read_by_pieces(steps.gather(field, 4, *result))
     total: KernelTensor | None = None
     for row in (far[0], near[0]):
         for column in (far[1], near[1]):
@@ -176,7 +176,7 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
     height, width = call.result.shape[2:]
     groups, points = int(call_argument(call, "offset_groups")), prod(window)
     positions = batch, groups, 1, points, height, width
-    offset = steps.read_by_pieces(steps.operand(call, "offset"))
+    offset = steps.record_read_by_pieces(steps.operand(call, "offset"))
     grid = steps.constant_tensor(1, 1, 1, points, height, width)
     rows, columns = (steps.add(steps.piece(offset, *positions), grid) for _ in range(2))
     samples = batch, groups, channels // groups, points, height, width
@@ -222,7 +222,7 @@ def deformable_attention_kernel(call: OperatorCall, steps: KernelSteps) -> None:
     depth = call.input("value").shape[-1]
     positions = batch, queries, heads, levels, points, 1
     half, size = steps.constant_tensor(1), steps.constant_tensor(levels, 1, 1)
-    steps.read_by_pieces(locations)
+    steps.record_read_by_pieces(locations)
     rows, columns = (
         steps.subtract(steps.multiply(steps.piece(locations, *positions), size), half)
         for _ in range(2)
@@ -258,7 +258,9 @@ def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
     positions = batch, height, width, groups, points, 1
     scale = steps.constant_tensor(1)
     grid = steps.constant_tensor(height, width, 1, points, 1)
-    offset = steps.read_by_pieces(_first_given_operand(call, steps, ("offset", "offset_mask")))
+    offset = steps.record_read_by_pieces(
+        _first_given_operand(call, steps, ("offset", "offset_mask"))
+    )
     rows, columns = (
         steps.add(steps.multiply(steps.piece(offset, *positions), scale), grid) for _ in range(2)
     )
