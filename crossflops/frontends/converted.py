@@ -141,7 +141,7 @@ def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> s
 # What identifies a graph: the name and the parameters of its model, and its structure.
 
 
-def graph_parameter_fields(modules: Iterable[Module]) -> dict[str, Any]:
+def parameter_size_fields(modules: Iterable[Module]) -> dict[str, Any]:
     """Return fields of a graph: number and bytes of all parameters, shared storage once."""
     stored = {stored_value.storage: stored_value for row in modules for stored_value in row.params}
     by_type: dict[str, int] = {}

@@ -159,9 +159,9 @@ class Jax(ShapeTracedFrontend):
 
     def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, outputs, and how much rounding changes them."""
-        from crossflops.frontends.jax.observe.outputs import run_jax_outputs
+        from crossflops.frontends.jax.observe.outputs import run_jax_and_measure_rounding
 
-        return run_jax_outputs(source, setting)
+        return run_jax_and_measure_rounding(source, setting)
 
 
 FRONTEND: Frontend = Jax()

@@ -45,7 +45,7 @@ def local_functions(model: Any) -> dict[Identity, Any]:
     }
 
 
-def size_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
+def node_count_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
     """Return the number of nodes once all function calls are inlined; 0 if there is no call.
 
     It is computed without expanding. Raises TargetError when a function calls itself, or when

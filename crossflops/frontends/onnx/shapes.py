@@ -64,7 +64,7 @@ class InferenceRequest(NamedTuple):
     flat: bool = False
 
 
-class UnrolledModel(NamedTuple):
+class InferredModel(NamedTuple):
     """A model with inferred shapes, and the values of its loops whose shape varies between runs.
 
     `varying` are keys of `loop_value_key`.
@@ -74,12 +74,12 @@ class UnrolledModel(NamedTuple):
     varying: set[str]
 
 
-def infer_and_unroll(model: Any, requested: InferenceRequest) -> UnrolledModel:
+def infer_and_unroll(model: Any, requested: InferenceRequest) -> InferredModel:
     """Return the model with inferred shapes and unrolled loops."""
     if requested.flat or (
         requested.calls is None and not has_control_operator(model.graph, "Loop", "If")
     ):
-        return UnrolledModel(_infer_whole_model(model, requested), set())
+        return InferredModel(_infer_whole_model(model, requested), set())
     from crossflops.frontends.onnx.unroll import (  # most have no loop
         Unrolling,
         loops_with_varying_branch,
@@ -87,7 +87,7 @@ def infer_and_unroll(model: Any, requested: InferenceRequest) -> UnrolledModel:
         unroll_loops,
     )
 
-    inferred, varying = _infer_in_rounds(model, requested)
+    inferred, varying = _infer_shapes_until_stable(model, requested)
     for _ in range(_DEEPEST):
         sized = loops_with_varying_shapes(inferred.graph, requested.trips, varying)
         chosen = sized or loops_with_varying_branch(
@@ -97,11 +97,11 @@ def infer_and_unroll(model: Any, requested: InferenceRequest) -> UnrolledModel:
         config = Unrolling(version, (requested.trips, requested.branches))
         if not chosen or not unroll_loops(model.graph, chosen, config, bool(sized)):
             break
-        inferred, varying = _infer_in_rounds(model, requested)
-    return UnrolledModel(inferred, varying)
+        inferred, varying = _infer_shapes_until_stable(model, requested)
+    return InferredModel(inferred, varying)
 
 
-def _infer_in_rounds(model: Any, requested: InferenceRequest) -> UnrolledModel:
+def _infer_shapes_until_stable(model: Any, requested: InferenceRequest) -> InferredModel:
     """Return the model with inferred shapes, without unrolling.
 
     As soon as a value is found whose shape varies between runs of its loop, everything inferred
@@ -122,8 +122,8 @@ def _infer_in_rounds(model: Any, requested: InferenceRequest) -> UnrolledModel:
         elif changed:
             inferred = _infer_whole_model(inferred, requested)
         else:
-            return UnrolledModel(inferred, varying)
-    return UnrolledModel(_infer_whole_model(model, requested), varying)
+            return InferredModel(inferred, varying)
+    return InferredModel(_infer_whole_model(model, requested), varying)
 
 
 def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:

@@ -42,7 +42,7 @@ def _add_body_output(body: IrWriter, layer: int, axis: int | None = None) -> Non
     """Add what a Result of the body takes as an output, without the axis on which it is joined."""
     result = body.layers[layer]
     body.start_nodes_of_layer(result)
-    value = body.operand_value(0)
+    value = body.operand_value_name(0)
     if axis is None:
         value = body.add_node("Identity", [value])
     else:
@@ -56,7 +56,7 @@ def _write_if(writer: IrWriter, write_net: WriteNet) -> None:
     for tag, attribute in _BRANCHES.items():
         rows = writer.current_layer.maps.get(f"{tag}_port_map", ())
         outer_values = {
-            int(row["internal_layer_id"]): writer.operand_value(int(row["external_port_id"]))
+            int(row["internal_layer_id"]): writer.operand_value_name(int(row["external_port_id"]))
             for kind, row in rows
             if kind == "input"
         }
@@ -71,7 +71,7 @@ def _write_if(writer: IrWriter, write_net: WriteNet) -> None:
             _add_body_output(body, result_layers[port])
         bodies[attribute] = body.graph
     results = [writer.result_name(at) for at in range(len(writer.current_layer.outputs))]
-    writer.add_node("If", [writer.operand_value(0)], results, **bodies)
+    writer.add_node("If", [writer.operand_value_name(0)], results, **bodies)
 
 
 class _Ports(NamedTuple):
@@ -149,7 +149,7 @@ def _write_scan(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     if not ports.sliced:
         writer.add_uncounted_node()
         return
-    outer_values = {inner: writer.operand_value(at) for inner, at in ports.kept.items()}
+    outer_values = {inner: writer.operand_value_name(at) for inner, at in ports.kept.items()}
     body = _body_writer(writer, writer.current_layer.bodies["body"], outer_values, "body")
     first = body.net.layers[0]
     for number, (_, inner, _) in enumerate(ports.states):
@@ -166,7 +166,7 @@ def _write_scan(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     for _, result, axis in ports.joined:
         _add_body_output(body, result, axis)
     backwards = [int(row[3]) for row in ports.sliced]
-    operands = [writer.operand_value(row[0]) for row in (*ports.states, *ports.sliced)]
+    operands = [writer.operand_value_name(row[0]) for row in (*ports.states, *ports.sliced)]
     results = [
         *ports.final_state_results(writer),
         *(writer.result_name(at) for at, _, _ in ports.joined),
@@ -184,14 +184,14 @@ def _write_scan(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
 
 def _write_loop(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     """Write Loop: a count, a condition, and states; sliced inputs are read by the run's number."""
-    outer_values = {inner: writer.operand_value(at) for inner, at in ports.kept.items()}
+    outer_values = {inner: writer.operand_value_name(at) for inner, at in ports.kept.items()}
     body = _body_writer(writer, writer.current_layer.bodies["body"], outer_values, "body")
     step, _ = _add_body_input(body, "step"), _add_body_input(body, "goes_on")
     body.start_nodes_of_layer(body.net.layers[0])
     for number, (_, inner, _) in enumerate(ports.states):
         body.set_body_parameter(inner, _add_body_input(body, f"state.{number}"))
     for at, inner, axis, _ in ports.sliced:
-        taken = body.add_node("Gather", [writer.operand_value(at), step], axis=axis)
+        taken = body.add_node("Gather", [writer.operand_value_name(at), step], axis=axis)
         body.set_body_parameter(
             inner, body.add_node("Unsqueeze", [taken, body.add_integer_constant((axis,))])
         )
@@ -217,8 +217,8 @@ def _write_loop(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     joined = [f"{writer.result_name(at)}:runs-first" for at, _, _ in ports.joined]
     operands = [
         count,
-        writer.operand_value(1),
-        *(writer.operand_value(at) for at, _, _ in ports.states),
+        writer.operand_value_name(1),
+        *(writer.operand_value_name(at) for at, _, _ in ports.states),
     ]
     writer.add_node(
         "Loop", operands, [*ports.final_state_results(writer), *joined], body=body.graph

@@ -41,7 +41,7 @@ def build_openvino_graph(
             "leave out --train-mode",
         )
     net = read_ir_model(Path(file.path))
-    model, storage = write_model(net, file)
+    model, storage = write_net_as_onnx_model(net, file)
     _warn_of_variables(net)
     described = OnnxFile(path=file.path, specs=file.specs, control=control)
     made = [model]
@@ -84,7 +84,7 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def write_model(net: IrNet, file: OpenvinoFile) -> tuple[Any, dict[str, str]]:
+def write_net_as_onnx_model(net: IrNet, file: OpenvinoFile) -> tuple[Any, dict[str, str]]:
     """Return an ONNX model of a file, and the types in which it stores converted weights."""
     model = onnx_message_module().ModelProto(ir_version=_IR_VERSION)
     model.opset_import.add(domain="", version=OPSET)
@@ -136,7 +136,7 @@ def _add_model_input(writer: IrWriter, layer: IrLayer) -> None:
 
 def _add_model_output(writer: IrWriter) -> None:
     """Add an output of the model: what a Result takes, or what a variable keeps."""
-    value = writer.operand_value(0)
+    value = writer.operand_value_name(0)
     taken = {output.name for output in writer.graph.output}
     stored = {tensor.name for tensor in writer.graph.initializer}
     provided = {tensor.name for tensor in writer.graph.input}

@@ -22,7 +22,7 @@ def _single_node_writer(kind: str, operands: int = 1, **attributes: float | int 
 
     def write_nodes(writer: IrWriter) -> None:
         """Write the node."""
-        writer.add_result_node(kind, writer.operand_values()[:operands], **attributes)
+        writer.add_result_node(kind, writer.operand_value_names()[:operands], **attributes)
 
     return write_nodes
 
@@ -33,7 +33,7 @@ def _node_pair_writer(first: str, second: str, operands: int = 1) -> Write:
     def write_nodes(writer: IrWriter) -> None:
         """Write both nodes."""
         writer.add_result_node(
-            second, [writer.add_node(first, writer.operand_values()[:operands])]
+            second, [writer.add_node(first, writer.operand_value_names()[:operands])]
         )
 
     return write_nodes
@@ -77,7 +77,9 @@ def _merge_group_filters(writer: IrWriter) -> GroupedFilters | None:
     if min(writer.operand_port(1).dims) < 0:
         return None
     shape = writer.add_integer_constant((groups * rows, *rest))
-    return GroupedFilters(writer.add_node("Reshape", [writer.operand_value(1), shape]), groups)
+    return GroupedFilters(
+        writer.add_node("Reshape", [writer.operand_value_name(1), shape]), groups
+    )
 
 
 def _convolution_writer(has_groups: bool) -> Write:
@@ -85,7 +87,7 @@ def _convolution_writer(has_groups: bool) -> Write:
 
     def write_nodes(writer: IrWriter) -> None:
         """Write Conv of X [N, C, ...] with W [M, C/group, k...]."""
-        weight, groups = writer.operand_value(1), 1
+        weight, groups = writer.operand_value_name(1), 1
         if has_groups:
             filters = _merge_group_filters(writer)
             if filters is None:
@@ -93,7 +95,10 @@ def _convolution_writer(has_groups: bool) -> Write:
                 return
             weight, groups = filters
         writer.add_result_node(
-            "Conv", [writer.operand_value(0), weight], group=groups, **_window_attributes(writer)
+            "Conv",
+            [writer.operand_value_name(0), weight],
+            group=groups,
+            **_window_attributes(writer),
         )
 
     return write_nodes
@@ -105,7 +110,7 @@ def _conv_transpose_writer(has_groups: bool) -> Write:
     def write_nodes(writer: IrWriter) -> None:
         """Write ConvTranspose of X [N, C, ...] with W [C, M/group, k...]."""
         attributes = _window_attributes(writer)
-        weight, groups = writer.operand_value(1), 1
+        weight, groups = writer.operand_value_name(1), 1
         if has_groups:
             filters = _merge_group_filters(writer)
             if filters is None:
@@ -122,7 +127,7 @@ def _conv_transpose_writer(has_groups: bool) -> Write:
         elif padding := writer.integers_attribute("output_padding"):
             attributes["output_padding"] = padding
         writer.add_result_node(
-            "ConvTranspose", [writer.operand_value(0), weight], group=groups, **attributes
+            "ConvTranspose", [writer.operand_value_name(0), weight], group=groups, **attributes
         )
 
     return write_nodes
@@ -134,8 +139,8 @@ def _write_deformable(writer: IrWriter) -> None:
         "group": writer.integer_attribute("group", 1),
         "offset_group": writer.integer_attribute("deformable_group", 1),
     }
-    x, offsets, weight = (writer.operand_value(at) for at in range(3))
-    mask = writer.operand_value(3)
+    x, offsets, weight = (writer.operand_value_name(at) for at in range(3))
+    mask = writer.operand_value_name(3)
     writer.add_result_node(
         "DeformConv", [x, weight, offsets, "", mask], **groups, **_window_attributes(writer)
     )
@@ -145,9 +150,9 @@ def _add_swap_of_last_axes(writer: IrWriter, at: int) -> str:
     """Return an operand with its last two axes in the other order."""
     rank = writer.operand_rank(at)
     if rank < 2:
-        return writer.operand_value(at)
+        return writer.operand_value_name(at)
     order = (*range(rank - 2), rank - 1, rank - 2)
-    return writer.add_node("Transpose", [writer.operand_value(at)], perm=order)
+    return writer.add_node("Transpose", [writer.operand_value_name(at)], perm=order)
 
 
 def _write_matmul(writer: IrWriter) -> None:
@@ -155,7 +160,7 @@ def _write_matmul(writer: IrWriter) -> None:
     factors = [
         _add_swap_of_last_axes(writer, at)
         if writer.flag_attribute(name)
-        else writer.operand_value(at)
+        else writer.operand_value_name(at)
         for at, name in enumerate(("transpose_a", "transpose_b"))
     ]
     writer.add_result_node("MatMul", factors)
@@ -167,11 +172,11 @@ def _write_attention(writer: IrWriter) -> None:
         writer.add_uncounted_node()
         return
     is_flat = writer.operand_rank(0) == 3
-    operands = [writer.operand_value(at) for at in range(3)]
+    operands = [writer.operand_value_name(at) for at in range(3)]
     if is_flat:  # a batch without heads
         axes = writer.add_integer_constant((1,))
         operands = [writer.add_node("Unsqueeze", [value, axes]) for value in operands]
-    mask = writer.operand_value(3) if writer.has_operand(3) and writer.operand_rank(3) else ""
+    mask = writer.operand_value_name(3) if writer.has_operand(3) and writer.operand_rank(3) else ""
     if mask and is_flat and writer.operand_rank(3) == 3:
         mask = writer.add_node("Unsqueeze", [mask, writer.add_integer_constant((1,))])
     attributes: dict[str, Any] = {"is_causal": int(writer.flag_attribute("causal"))}
@@ -194,14 +199,17 @@ def _write_max_pool(writer: IrWriter) -> None:
         writer.text_attribute("rounding_type", "floor").startswith("ceil")
     )
     if len(writer.current_layer.outputs) < 2:
-        writer.add_result_node("MaxPool", [writer.operand_value(0)], **attributes)
+        writer.add_result_node("MaxPool", [writer.operand_value_name(0)], **attributes)
     elif writer.result_type_number(1) == INT64:
         results = [writer.result_name(), writer.result_name(1)]
-        writer.add_node("MaxPool", [writer.operand_value(0)], results, **attributes)
+        writer.add_node("MaxPool", [writer.operand_value_name(0)], results, **attributes)
     else:
         indices = f"{writer.result_name(1)}:int64"
         writer.add_node(
-            "MaxPool", [writer.operand_value(0)], [writer.result_name(), indices], **attributes
+            "MaxPool",
+            [writer.operand_value_name(0)],
+            [writer.result_name(), indices],
+            **attributes,
         )
         writer.add_node(
             "Cast", [indices], [writer.result_name(1)], to=writer.result_type_number(1)
@@ -215,7 +223,7 @@ def _write_average_pool(writer: IrWriter) -> None:
         writer.text_attribute("rounding_type", "floor").startswith("ceil")
     )
     attributes["count_include_pad"] = int(not writer.flag_attribute("exclude-pad", True))
-    writer.add_result_node("AveragePool", [writer.operand_value(0)], **attributes)
+    writer.add_result_node("AveragePool", [writer.operand_value_name(0)], **attributes)
 
 
 def _adaptive_pool_writer(kind: str) -> Write:
@@ -227,13 +235,13 @@ def _adaptive_pool_writer(kind: str) -> Write:
         if sizes is None or len(writer.current_layer.outputs) > 1:
             writer.add_uncounted_node()
         elif set(sizes) == {1}:
-            writer.add_result_node(f"Global{kind}", [writer.operand_value(0)])
+            writer.add_result_node(f"Global{kind}", [writer.operand_value_name(0)])
         elif min(area) > 0 and not any(
             side % size for side, size in zip(area, sizes, strict=True)
         ):
             steps = tuple(side // size for side, size in zip(area, sizes, strict=True))
             writer.add_result_node(
-                kind, [writer.operand_value(0)], kernel_shape=steps, strides=steps
+                kind, [writer.operand_value_name(0)], kernel_shape=steps, strides=steps
             )
         else:
             writer.add_uncounted_node()
@@ -249,7 +257,7 @@ def _axes_reduction_writer(kind: str) -> Write:
         # of a vector all axes, for which ONNX needs none: sizes are computed so
         axes = [writer.operand_as_int64(1)] if writer.operand_rank(0) != 1 else []
         keeps = int(writer.flag_attribute("keep_dims"))
-        writer.add_result_node(kind, [writer.operand_value(0), *axes], keepdims=keeps)
+        writer.add_result_node(kind, [writer.operand_value_name(0), *axes], keepdims=keeps)
 
     return write_nodes
 
@@ -291,12 +299,12 @@ def _write_interpolate(writer: IrWriter) -> None:
     if writer.flag_attribute("antialias"):
         attributes["antialias"] = 1
     if by_scales:
-        scales = writer.operand_value(scales_at)
+        scales = writer.operand_value_name(scales_at)
         if onnx_type_number(writer.operand_port(scales_at).precision) != 1:
             scales = writer.add_node("Cast", [scales], to=1)
-        writer.add_result_node("Resize", [writer.operand_value(0), "", scales], **attributes)
+        writer.add_result_node("Resize", [writer.operand_value_name(0), "", scales], **attributes)
     else:
-        operands = [writer.operand_value(0), "", "", writer.operand_as_int64(sizes_at)]
+        operands = [writer.operand_value_name(0), "", "", writer.operand_as_int64(sizes_at)]
         writer.add_result_node("Resize", operands, **attributes)
 
 
@@ -317,24 +325,28 @@ def _write_mvn(writer: IrWriter) -> None:
         return
     axes = tuple(axis % writer.operand_rank(0) for axis in axes)
     if writer.flag_attribute("normalize_variance", True):
-        writer.add_result_node("MeanVarianceNormalization", [writer.operand_value(0)], axes=axes)
+        writer.add_result_node(
+            "MeanVarianceNormalization", [writer.operand_value_name(0)], axes=axes
+        )
         return
     mean = writer.add_node(
-        "ReduceMean", [writer.operand_value(0), writer.add_integer_constant(axes)], keepdims=1
+        "ReduceMean", [writer.operand_value_name(0), writer.add_integer_constant(axes)], keepdims=1
     )
-    writer.add_result_node("Sub", [writer.operand_value(0), mean])
+    writer.add_result_node("Sub", [writer.operand_value_name(0), mean])
 
 
 def _write_normalize(writer: IrWriter) -> None:
     """Write NormalizeL2: X divided by the root of the sum of its squares along some axes."""
     axes = writer.constant_integers(1)
     if axes is not None and len(axes) == 1:
-        writer.add_result_node("LpNormalization", [writer.operand_value(0)], axis=axes[0], p=2)
+        writer.add_result_node(
+            "LpNormalization", [writer.operand_value_name(0)], axis=axes[0], p=2
+        )
         return
     norm = writer.add_node(
-        "ReduceL2", [writer.operand_value(0), writer.operand_as_int64(1)], keepdims=1
+        "ReduceL2", [writer.operand_value_name(0), writer.operand_as_int64(1)], keepdims=1
     )
-    writer.add_result_node("Div", [writer.operand_value(0), norm])
+    writer.add_result_node("Div", [writer.operand_value_name(0), norm])
 
 
 def _write_batch_norm(writer: IrWriter) -> None:
@@ -344,7 +356,7 @@ def _write_batch_norm(writer: IrWriter) -> None:
         if writer.current_layer.opset not in ("opset1", "opset2", "opset3", "opset4")
         else (2, 0, 1)
     )
-    operands = [writer.operand_value(at) for at in (data, scale, shift, 3, 4)]
+    operands = [writer.operand_value_name(at) for at in (data, scale, shift, 3, 4)]
     writer.add_result_node("BatchNormalization", operands)
 
 
@@ -353,25 +365,27 @@ def _write_group_norm(writer: IrWriter) -> None:
 
     ONNX infers no shape for its own operator.
     """
-    data, groups = writer.operand_value(0), writer.integer_attribute("num_groups", 1)
+    data, groups = writer.operand_value_name(0), writer.integer_attribute("num_groups", 1)
     grouped = writer.add_node("Reshape", [data, writer.add_integer_constant((0, groups, -1))])
     normal = writer.add_node("MeanVarianceNormalization", [grouped], axes=(2,))
     full = writer.add_node("Reshape", [normal, writer.add_node("Shape", [data])])
     shape = writer.add_integer_constant((-1, *(1 for _ in range(writer.operand_rank(0) - 2))))
-    scale, shift = (writer.add_node("Reshape", [writer.operand_value(at), shape]) for at in (1, 2))
+    scale, shift = (
+        writer.add_node("Reshape", [writer.operand_value_name(at), shape]) for at in (1, 2)
+    )
     writer.add_result_node("Add", [writer.add_node("Mul", [full, scale]), shift])
 
 
 def _write_lrn(writer: IrWriter) -> None:
     """Write LRN over neighbouring channels."""
     writer.add_result_node(
-        "LRN", [writer.operand_value(0)], size=writer.integer_attribute("size", 1)
+        "LRN", [writer.operand_value_name(0)], size=writer.integer_attribute("size", 1)
     )
 
 
 def _write_rms(writer: IrWriter) -> None:
     """Write RMS, x / sqrt(mean(x^2)) times a scale, over the last axis."""
-    writer.add_result_node("RMSNormalization", writer.operand_values()[:2], axis=-1)
+    writer.add_result_node("RMSNormalization", writer.operand_value_names()[:2], axis=-1)
 
 
 def _write_clamp(writer: IrWriter) -> None:
@@ -387,35 +401,37 @@ def _write_clamp(writer: IrWriter) -> None:
             writer.add_integer_constant((writer.integer_attribute(name),), dtype, scalar=True)
             for name in ("min", "max")
         ]
-    writer.add_result_node("Clip", [writer.operand_value(0), *bounds])
+    writer.add_result_node("Clip", [writer.operand_value_name(0), *bounds])
 
 
 def _write_gelu(writer: IrWriter) -> None:
     """Write Gelu, by tanh if it is approximate."""
     form = "tanh" if writer.text_attribute("approximation_mode").lower() == "tanh" else "none"
-    writer.add_result_node("Gelu", [writer.operand_value(0)], approximate=form)
+    writer.add_result_node("Gelu", [writer.operand_value_name(0)], approximate=form)
 
 
 def _write_swish(writer: IrWriter) -> None:
     """Write Swish: x times the logistic function of x, or of beta x."""
-    inner = writer.operand_value(0)
+    inner = writer.operand_value_name(0)
     if writer.has_operand(1) and writer.constant_numbers(1) != (1.0,):
-        inner = writer.add_node("Mul", [inner, writer.operand_value(1)])
-    writer.add_result_node("Mul", [writer.operand_value(0), writer.add_node("Sigmoid", [inner])])
+        inner = writer.add_node("Mul", [inner, writer.operand_value_name(1)])
+    writer.add_result_node(
+        "Mul", [writer.operand_value_name(0), writer.add_node("Sigmoid", [inner])]
+    )
 
 
 def _write_prelu(writer: IrWriter) -> None:
     """Write PRelu, whose slope is one for each channel or for all."""
-    slope, rank = writer.operand_value(1), writer.operand_rank(0)
+    slope, rank = writer.operand_value_name(1), writer.operand_rank(0)
     if writer.operand_rank(1) == 1 and rank > 2 and writer.operand_port(1).dims != (1,):
         shape = (-1, *(1 for _ in range(rank - 2)))
         slope = writer.add_node("Reshape", [slope, writer.add_integer_constant(shape)])
-    writer.add_result_node("PRelu", [writer.operand_value(0), slope])
+    writer.add_result_node("PRelu", [writer.operand_value_name(0), slope])
 
 
 def _write_squared_difference(writer: IrWriter) -> None:
     """Write SquaredDifference."""
-    difference = writer.add_node("Sub", writer.operand_values()[:2])
+    difference = writer.add_node("Sub", writer.operand_value_names()[:2])
     writer.add_result_node("Mul", [difference, difference])
 
 
@@ -425,7 +441,7 @@ def _softmax_writer(kind: str) -> Write:
     def write_nodes(writer: IrWriter) -> None:
         """Write the softmax."""
         writer.add_result_node(
-            kind, [writer.operand_value(0)], axis=writer.integer_attribute("axis", 1)
+            kind, [writer.operand_value_name(0)], axis=writer.integer_attribute("axis", 1)
         )
 
     return write_nodes
@@ -434,7 +450,7 @@ def _softmax_writer(kind: str) -> Write:
 def _write_elu(writer: IrWriter) -> None:
     """Write Elu."""
     writer.add_result_node(
-        "Elu", [writer.operand_value(0)], alpha=writer.float_attribute("alpha", 1.0)
+        "Elu", [writer.operand_value_name(0)], alpha=writer.float_attribute("alpha", 1.0)
     )
 
 
@@ -454,18 +470,20 @@ def _write_fake_quantize(writer: IrWriter) -> None:
     dtype = onnx_type_number(writer.operand_port(0).precision)
     scale = writer.add_float_constant(1.0, dtype)
     zero = writer.add_zero_of_type("zero", number)
-    quantized = writer.add_node("QuantizeLinear", [writer.operand_value(0), scale, zero])
+    quantized = writer.add_node("QuantizeLinear", [writer.operand_value_name(0), scale, zero])
     writer.add_result_node("DequantizeLinear", [quantized, scale, zero])
 
 
-def _write_promotion(writer: IrWriter) -> None:
+def _write_type_promotion(writer: IrWriter) -> None:
     """Write ConvertPromoteTypes: both operands in the type that their results have."""
     for at in range(2):
         to = writer.result_type_number(at)
         if to:
-            writer.add_node("Cast", [writer.operand_value(at)], [writer.result_name(at)], to=to)
+            writer.add_node(
+                "Cast", [writer.operand_value_name(at)], [writer.result_name(at)], to=to
+            )
         else:
-            writer.add_node("Identity", [writer.operand_value(at)], [writer.result_name(at)])
+            writer.add_node("Identity", [writer.operand_value_name(at)], [writer.result_name(at)])
 
 
 # Weights that are stored in another type than the one they are computed in.
@@ -473,8 +491,8 @@ def _write_promotion(writer: IrWriter) -> None:
 
 def _write_convert(writer: IrWriter) -> None:
     """Write Convert; of a stored weight the type in which the file has it is noted."""
-    writer.add_result_node("Cast", [writer.operand_value(0)], to=writer.result_type_number())
-    stored = writer.weights_of.get(writer.operand_value(0))
+    writer.add_result_node("Cast", [writer.operand_value_name(0)], to=writer.result_type_number())
+    stored = writer.weights_of.get(writer.operand_value_name(0))
     if stored and writer.result_type_number() in _FLOAT_TYPES:
         writer.storage[writer.result_name()] = stored
 
@@ -506,7 +524,7 @@ def _write_multiply(writer: IrWriter) -> None:
     """Write Multiply; the scale of a compressed weight is that of DequantizeLinear."""
     source = _source_of_scaled_weight(writer)
     if source is None:
-        writer.add_result_node("Mul", writer.operand_values()[:2])
+        writer.add_result_node("Mul", writer.operand_value_names()[:2])
         return
     dtype = writer.result_type_number()
     stored = writer.values[source]
@@ -521,7 +539,7 @@ def _write_reshape(writer: IrWriter) -> None:
     """Write Reshape; a 0 of its shape is the size of the operand if it is special."""
     allow = int(not writer.flag_attribute("special_zero"))
     writer.add_result_node(
-        "Reshape", [writer.operand_value(0), writer.operand_as_int64(1)], allowzero=allow
+        "Reshape", [writer.operand_value_name(0), writer.operand_as_int64(1)], allowzero=allow
     )
 
 
@@ -531,18 +549,18 @@ def _write_transpose(writer: IrWriter) -> None:
     if order is None:
         writer.add_uncounted_node()
     elif order:
-        writer.add_result_node("Transpose", [writer.operand_value(0)], perm=order)
+        writer.add_result_node("Transpose", [writer.operand_value_name(0)], perm=order)
     else:
-        writer.add_result_node("Transpose", [writer.operand_value(0)])
+        writer.add_result_node("Transpose", [writer.operand_value_name(0)])
 
 
-def _axis_insertion_writer(kind: str) -> Write:
+def _axis_insertion_or_removal_writer(kind: str) -> Write:
     """Return the writer of an operation that adds or removes axes."""
 
     def write_nodes(writer: IrWriter) -> None:
         """Write the node."""
         axes = [writer.operand_as_int64(1)] if writer.has_operand(1) else []
-        writer.add_result_node(kind, [writer.operand_value(0), *axes])
+        writer.add_result_node(kind, [writer.operand_value_name(0), *axes])
 
     return write_nodes
 
@@ -550,7 +568,7 @@ def _axis_insertion_writer(kind: str) -> Write:
 def _write_concat(writer: IrWriter) -> None:
     """Write Concat along an axis."""
     writer.add_result_node(
-        "Concat", writer.operand_values(), axis=writer.integer_attribute("axis")
+        "Concat", writer.operand_value_names(), axis=writer.integer_attribute("axis")
     )
 
 
@@ -568,7 +586,7 @@ def _write_split(writer: IrWriter) -> None:
         return
     results = [writer.result_name(at) for at in range(len(writer.current_layer.outputs))]
     writer.add_node(
-        "Split", [writer.operand_value(0)], results, axis=axis, num_outputs=len(results)
+        "Split", [writer.operand_value_name(0)], results, axis=axis, num_outputs=len(results)
     )
 
 
@@ -585,13 +603,13 @@ def _write_variadic_split(writer: IrWriter) -> None:
         parts = list(fixed)
     if -1 in parts:
         at = axis % writer.operand_rank(0)
-        rest = writer.add_node("Shape", [writer.operand_value(0)], start=at, end=at + 1)
+        rest = writer.add_node("Shape", [writer.operand_value_name(0)], start=at, end=at + 1)
         for part in (part for part in parts if part != -1):
             taken = writer.add_integer_constant((part,)) if isinstance(part, int) else part
             rest = writer.add_node("Sub", [rest, taken])
         parts = [rest if part == -1 else part for part in parts]
     sizes = _add_vector(writer, parts) if parts else writer.operand_as_int64(2)
-    writer.add_node("Split", [writer.operand_value(0), sizes], results, axis=axis)
+    writer.add_node("Split", [writer.operand_value_name(0), sizes], results, axis=axis)
 
 
 def _write_gather(writer: IrWriter) -> None:
@@ -600,11 +618,11 @@ def _write_gather(writer: IrWriter) -> None:
     if axis is None:
         writer.add_uncounted_node()
         return
-    indices = writer.operand_value(1)
+    indices = writer.operand_value_name(1)
     if onnx_type_number(writer.operand_port(1).precision) not in (6, INT64):
         indices = writer.add_node("Cast", [indices], to=INT64)
     if not batch:
-        writer.add_result_node("Gather", [writer.operand_value(0), indices], axis=axis)
+        writer.add_result_node("Gather", [writer.operand_value_name(0), indices], axis=axis)
         return
     if axis % writer.operand_rank(0) != batch % writer.operand_rank(1):
         writer.add_uncounted_node()
@@ -612,20 +630,20 @@ def _write_gather(writer: IrWriter) -> None:
     indices = writer.operand_as_int64(1, vector=False)
     last = writer.add_node("Unsqueeze", [indices, writer.add_integer_constant((-1,))])
     writer.add_result_node(
-        "GatherND", [writer.operand_value(0), last], batch_dims=batch % writer.operand_rank(1)
+        "GatherND", [writer.operand_value_name(0), last], batch_dims=batch % writer.operand_rank(1)
     )
 
 
 def _write_gather_nd(writer: IrWriter) -> None:
     """Write GatherND."""
-    operands = [writer.operand_value(0), writer.operand_as_int64(1, vector=False)]
+    operands = [writer.operand_value_name(0), writer.operand_as_int64(1, vector=False)]
     writer.add_result_node("GatherND", operands, batch_dims=writer.integer_attribute("batch_dims"))
 
 
 def _write_gather_elements(writer: IrWriter) -> None:
     """Write GatherElements."""
     writer.add_result_node(
-        "GatherElements", writer.operand_values()[:2], axis=writer.integer_attribute("axis")
+        "GatherElements", writer.operand_value_names()[:2], axis=writer.integer_attribute("axis")
     )
 
 
@@ -637,7 +655,7 @@ def _write_scatter_elements(writer: IrWriter) -> None:
     if axis is None or writer.text_attribute("reduction") == "mean":
         writer.add_uncounted_node()
         return
-    operands = writer.operand_values()[:3]
+    operands = writer.operand_value_names()[:3]
     writer.add_result_node("ScatterElements", operands, axis=axis, reduction=reduction)
 
 
@@ -646,9 +664,9 @@ def _write_scatter_nd(writer: IrWriter) -> None:
     names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
     reduction = names.get(writer.text_attribute("reduction"), "none")
     operands = [
-        writer.operand_value(0),
+        writer.operand_value_name(0),
         writer.operand_as_int64(1, vector=False),
-        writer.operand_value(2),
+        writer.operand_value_name(2),
     ]
     writer.add_result_node("ScatterND", operands, reduction=reduction)
 
@@ -660,7 +678,9 @@ def _write_scatter(writer: IrWriter) -> None:
         return
     indices = writer.operand_as_int64(1, vector=False)
     last = writer.add_node("Unsqueeze", [indices, writer.add_integer_constant((-1,))])
-    writer.add_result_node("ScatterND", [writer.operand_value(0), last, writer.operand_value(2)])
+    writer.add_result_node(
+        "ScatterND", [writer.operand_value_name(0), last, writer.operand_value_name(2)]
+    )
 
 
 def _write_pad(writer: IrWriter) -> None:
@@ -669,10 +689,10 @@ def _write_pad(writer: IrWriter) -> None:
     pads = writer.add_node(
         "Concat", [writer.operand_as_int64(1), writer.operand_as_int64(2)], axis=0
     )
-    operands = [writer.operand_value(0), pads]
+    operands = [writer.operand_value_name(0), pads]
     mode = modes.get(writer.text_attribute("pad_mode"), "constant")
     if mode == "constant" and writer.has_operand(3):
-        operands.append(writer.operand_value(3))
+        operands.append(writer.operand_value_name(3))
     writer.add_result_node("Pad", operands, mode=mode)
 
 
@@ -683,12 +703,12 @@ def _write_tile(writer: IrWriter) -> None:
         sizes = writer.add_integer_constant((*(1 for _ in range(rank - len(repeats))), *repeats))
     else:
         sizes = writer.operand_as_int64(1)
-    writer.add_result_node("Tile", [writer.operand_value(0), sizes])
+    writer.add_result_node("Tile", [writer.operand_value_name(0), sizes])
 
 
 def _write_broadcast(writer: IrWriter) -> None:
     """Write Broadcast to a shape; explicit axes are those of a vector or a scalar."""
-    data, rank = writer.operand_value(0), writer.operand_rank(0)
+    data, rank = writer.operand_value_name(0), writer.operand_rank(0)
     if (
         writer.has_operand(2)
         and writer.text_attribute("mode", "numpy").lower() == "explicit"
@@ -708,11 +728,11 @@ def _write_broadcast(writer: IrWriter) -> None:
 def _write_shape_of(writer: IrWriter) -> None:
     """Write ShapeOf, in int64 or int32."""
     if writer.result_type_number() == INT64:
-        writer.add_result_node("Shape", [writer.operand_value(0)])
+        writer.add_result_node("Shape", [writer.operand_value_name(0)])
     else:
         writer.add_result_node(
             "Cast",
-            [writer.add_node("Shape", [writer.operand_value(0)])],
+            [writer.add_node("Shape", [writer.operand_value_name(0)])],
             to=writer.result_type_number(),
         )
 
@@ -721,9 +741,9 @@ def _write_range(writer: IrWriter) -> None:
     """Write Range, whose operands have the type of its result."""
     to = writer.result_type_number()
     operands = [
-        writer.operand_value(at)
+        writer.operand_value_name(at)
         if onnx_type_number(writer.operand_port(at).precision) == to
-        else writer.add_node("Cast", [writer.operand_value(at)], to=to)
+        else writer.add_node("Cast", [writer.operand_value_name(at)], to=to)
         for at in range(3)
     ]
     operands = [
@@ -738,7 +758,7 @@ def _write_range(writer: IrWriter) -> None:
 def _write_slice(writer: IrWriter) -> None:
     """Write Slice of data between starts and ends, in steps, along axes."""
     data, starts, ends, steps = (
-        writer.operand_value(0),
+        writer.operand_value_name(0),
         *(writer.operand_as_int64(at) for at in (1, 2, 3)),
     )
     axes = [writer.operand_as_int64(4)] if writer.has_operand(4) else [""]
@@ -816,7 +836,7 @@ def _write_strided_slice(writer: IrWriter) -> None:
         steps.append(step)
         axes.append(axis)
         axis, result_axis = axis + 1, result_axis + 1
-    value = writer.operand_value(0)
+    value = writer.operand_value_name(0)
     if axes:
         bounds = [_add_vector(writer, items) for items in (starts, ends)]
         where = writer.add_integer_constant(axes)
@@ -831,9 +851,9 @@ def _write_strided_slice(writer: IrWriter) -> None:
 def _write_one_hot(writer: IrWriter) -> None:
     """Write OneHot: the values are those where the index is not, and where it is."""
     flat = writer.add_integer_constant((1,))
-    pair = [writer.add_node("Reshape", [writer.operand_value(at), flat]) for at in (3, 2)]
+    pair = [writer.add_node("Reshape", [writer.operand_value_name(at), flat]) for at in (3, 2)]
     values = writer.add_node("Concat", pair, axis=0)
-    operands = [writer.operand_value(0), writer.operand_as_int64(1), values]
+    operands = [writer.operand_value_name(0), writer.operand_as_int64(1), values]
     writer.add_result_node("OneHot", operands, axis=writer.integer_attribute("axis", -1))
 
 
@@ -844,7 +864,7 @@ def _write_top_k(writer: IrWriter) -> None:
         "largest": int(writer.text_attribute("mode", "max") == "max"),
         "sorted": int(writer.text_attribute("sort", "value") != "none"),
     }
-    operands = [writer.operand_value(0), writer.operand_as_int64(1)]
+    operands = [writer.operand_value_name(0), writer.operand_as_int64(1)]
     is_int64 = len(writer.current_layer.outputs) < 2 or writer.result_type_number(1) == INT64
     indices = writer.result_name(1) if is_int64 else f"{writer.result_name(1)}:int64"
     writer.add_node("TopK", operands, [writer.result_name(), indices], **attributes)
@@ -860,7 +880,7 @@ def _write_cum_sum(writer: IrWriter) -> None:
         "exclusive": int(writer.flag_attribute("exclusive")),
         "reverse": int(writer.flag_attribute("reverse")),
     }
-    writer.add_result_node("CumSum", writer.operand_values()[:2], **attributes)
+    writer.add_result_node("CumSum", writer.operand_value_names()[:2], **attributes)
 
 
 def _block_movement_writer(kind: str) -> Write:
@@ -874,15 +894,15 @@ def _block_movement_writer(kind: str) -> Write:
         attributes: dict[str, Any] = {"blocksize": writer.integer_attribute("block_size", 1)}
         if kind == "DepthToSpace":
             attributes["mode"] = "CRD" if writer.text_attribute("mode") == "depth_first" else "DCR"
-        writer.add_result_node(kind, [writer.operand_value(0)], **attributes)
+        writer.add_result_node(kind, [writer.operand_value_name(0)], **attributes)
 
     return write_nodes
 
 
-def _write_same_shape(writer: IrWriter) -> None:
+def _write_shape_preserving_movement(writer: IrWriter) -> None:
     """Write an operation that moves elements, and keeps the shape."""
     order = tuple(range(writer.operand_rank(0)))
-    writer.add_result_node("Transpose", [writer.operand_value(0)], perm=order)
+    writer.add_result_node("Transpose", [writer.operand_value_name(0)], perm=order)
 
 
 def _write_grid_sample(writer: IrWriter) -> None:
@@ -893,7 +913,7 @@ def _write_grid_sample(writer: IrWriter) -> None:
         "align_corners": int(writer.flag_attribute("align_corners")),
         "padding_mode": writer.text_attribute("padding_mode", "zeros"),
     }
-    writer.add_result_node("GridSample", writer.operand_values()[:2], **attributes)
+    writer.add_result_node("GridSample", writer.operand_value_names()[:2], **attributes)
 
 
 def _write_roi_align(writer: IrWriter) -> None:
@@ -905,21 +925,25 @@ def _write_roi_align(writer: IrWriter) -> None:
         "spatial_scale": writer.float_attribute("spatial_scale", 1.0),
         "mode": writer.text_attribute("mode", "avg"),
     }
-    operands = [writer.operand_value(0), writer.operand_value(1), writer.operand_as_int64(2)]
+    operands = [
+        writer.operand_value_name(0),
+        writer.operand_value_name(1),
+        writer.operand_as_int64(2),
+    ]
     writer.add_result_node("RoiAlign", operands, **attributes)
 
 
 def _write_einsum(writer: IrWriter) -> None:
     """Write Einsum of an equation."""
     writer.add_result_node(
-        "Einsum", writer.operand_values(), equation=writer.text_attribute("equation")
+        "Einsum", writer.operand_value_names(), equation=writer.text_attribute("equation")
     )
 
 
 def _write_read_value(writer: IrWriter) -> None:
     """Write ReadValue: the first run reads what the variable begins with."""
     if writer.has_operand(0):
-        writer.add_result_node("Identity", [writer.operand_value(0)])
+        writer.add_result_node("Identity", [writer.operand_value_name(0)])
     else:
         writer.add_uncounted_node()
 
@@ -927,11 +951,11 @@ def _write_read_value(writer: IrWriter) -> None:
 def _write_non_zero(writer: IrWriter) -> None:
     """Write NonZero."""
     if writer.result_type_number() == INT64:
-        writer.add_result_node("NonZero", [writer.operand_value(0)])
+        writer.add_result_node("NonZero", [writer.operand_value_name(0)])
     else:
         writer.add_result_node(
             "Cast",
-            [writer.add_node("NonZero", [writer.operand_value(0)])],
+            [writer.add_node("NonZero", [writer.operand_value_name(0)])],
             to=writer.result_type_number(),
         )
 
@@ -975,7 +999,7 @@ WRITERS: Mapping[str, Write] = {
     "Concat": _write_concat,
     "Convert": _write_convert,
     "ConvertLike": _single_node_writer("CastLike", 2),
-    "ConvertPromoteTypes": _write_promotion,
+    "ConvertPromoteTypes": _write_type_promotion,
     "Convolution": _convolution_writer(False),
     "ConvolutionBackpropData": _conv_transpose_writer(False),
     "CumSum": _write_cum_sum,
@@ -1010,29 +1034,29 @@ WRITERS: Mapping[str, Write] = {
     "Range": _write_range,
     "ReadValue": _write_read_value,
     "Reshape": _write_reshape,
-    "Reverse": _write_same_shape,
-    "ReverseSequence": _write_same_shape,
-    "Roll": _write_same_shape,
+    "Reverse": _write_shape_preserving_movement,
+    "ReverseSequence": _write_shape_preserving_movement,
+    "Roll": _write_shape_preserving_movement,
     "ScaledDotProductAttention": _write_attention,
     "ScatterElementsUpdate": _write_scatter_elements,
     "ScatterNDUpdate": _write_scatter_nd,
     "ScatterUpdate": _write_scatter,
     "Select": _single_node_writer("Where", 3),
     "ShapeOf": _write_shape_of,
-    "ShuffleChannels": _write_same_shape,
+    "ShuffleChannels": _write_shape_preserving_movement,
     "Slice": _write_slice,
     "SoftMax": _softmax_writer("Softmax"),
     "Softmax": _softmax_writer("Softmax"),
     "SpaceToDepth": _block_movement_writer("SpaceToDepth"),
     "Split": _write_split,
     "SquaredDifference": _write_squared_difference,
-    "Squeeze": _axis_insertion_writer("Squeeze"),
+    "Squeeze": _axis_insertion_or_removal_writer("Squeeze"),
     "StridedSlice": _write_strided_slice,
     "Swish": _write_swish,
     "Tile": _write_tile,
     "TopK": _write_top_k,
     "Transpose": _write_transpose,
-    "Unsqueeze": _axis_insertion_writer("Unsqueeze"),
+    "Unsqueeze": _axis_insertion_or_removal_writer("Unsqueeze"),
     "VariadicSplit": _write_variadic_split,
 }
 _STANDARD = re.compile(r"opset\d+$")
@@ -1045,5 +1069,5 @@ def write_layer_nodes(writer: IrWriter) -> None:
     known = _STANDARD.match(layer.opset) is not None or layer.kind in _INTERNAL
     write = WRITERS.get(layer.kind) if known else None
     (write or IrWriter.add_uncounted_node)(writer)
-    if layer.kind in _VIEWS and (stored := writer.weights_of.get(writer.operand_value(0))):
+    if layer.kind in _VIEWS and (stored := writer.weights_of.get(writer.operand_value_name(0))):
         writer.weights_of[writer.result_name()] = stored

@@ -54,15 +54,15 @@ def write_recurrent_sequence(writer: IrWriter) -> None:
     kind = _onnx_recurrent_operator(writer)
     states = 2 if kind == "LSTM" else 1
     swap: dict[str, Any] = {"perm": (1, 0, 2)}
-    x = writer.add_node("Transpose", [writer.operand_value(0)], **swap)
+    x = writer.add_node("Transpose", [writer.operand_value_name(0)], **swap)
     before = [
-        writer.add_node("Transpose", [writer.operand_value(1 + at)], **swap)
+        writer.add_node("Transpose", [writer.operand_value_name(1 + at)], **swap)
         for at in range(states)
     ]
     lengths = ""
     if writer.depends_on_data(1 + states):
-        lengths = writer.add_node("Cast", [writer.operand_value(1 + states)], to=6)
-    w, r, b = (writer.operand_value(2 + states + at) for at in range(3))
+        lengths = writer.add_node("Cast", [writer.operand_value_name(1 + states)], to=6)
+    w, r, b = (writer.operand_value_name(2 + states + at) for at in range(3))
     bias = _add_onnx_bias(writer, b, 4 + states, kind, writer.integer_attribute("hidden_size"))
     results = [f"{writer.result_name(at)}:time-first" for at in range(1 + states)]
     operands = [x, w, r, bias, lengths, *before]
@@ -82,9 +82,9 @@ def write_recurrent_cell(writer: IrWriter) -> None:
         """Return a value with an axis of one in front: the time, or the direction."""
         return writer.add_node("Unsqueeze", [value, first]) if value else ""
 
-    x = add_leading_axis(writer.operand_value(0))
-    before = [add_leading_axis(writer.operand_value(1 + at)) for at in range(states)]
-    w, r, b = (add_leading_axis(writer.operand_value(1 + states + at)) for at in range(3))
+    x = add_leading_axis(writer.operand_value_name(0))
+    before = [add_leading_axis(writer.operand_value_name(1 + at)) for at in range(states)]
+    w, r, b = (add_leading_axis(writer.operand_value_name(1 + states + at)) for at in range(3))
     bias = _add_onnx_bias(writer, b, 3 + states, kind, writer.integer_attribute("hidden_size"))
     results = [f"{writer.result_name(at)}:with-direction" for at in range(states)]
     attributes = _recurrent_attributes(writer, kind)

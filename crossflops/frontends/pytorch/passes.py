@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.converted import (
-    graph_parameter_fields,
+    parameter_size_fields,
     with_graph_identity,
     with_parameter_names,
 )
@@ -47,7 +47,7 @@ from crossflops.frontends.pytorch.record.attention_windows import attention_wind
 from crossflops.frontends.pytorch.record.custom_functions import (
     function_index_by_call,
     with_custom_functions,
-    without_detached_calls,
+    without_detach_calls_in_functions,
 )
 from crossflops.frontends.pytorch.record.data_dependence import (
     carrying_real_tensors,
@@ -316,7 +316,9 @@ def _group_custom_calls(state: Conversion) -> Conversion:
     run = state.recording
     inside = function_index_by_call(run.operators.values(), run.frames, run.applied)
     return _with_torch_fields(
-        state, inside=inside, graded=without_detached_calls(run.operators, run.frames, inside)
+        state,
+        inside=inside,
+        graded=without_detach_calls_in_functions(run.operators, run.frames, inside),
     )
 
 
@@ -369,7 +371,7 @@ def _mark_readers_of_changed_parameters(graph: Graph, state: Conversion) -> Grap
 
 def _with_torch_graph_identity(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with its name, its hash and the sizes of its parameters."""
-    sizes = graph_parameter_fields(state.trace.modules)
+    sizes = parameter_size_fields(state.trace.modules)
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
         sizes[kind] += packed
     sizes["idle_params"] = idle_parameter_count(state.trace)

@@ -133,13 +133,13 @@ def _writing_bools_as_integers() -> Iterator[None]:
 
     make_node = original_attribute(_container, "make_node", inventory.NODES)
 
-    def make_whole_node(*provided: Any, **attributes: Any) -> Any:
+    def make_node_with_integers(*provided: Any, **attributes: Any) -> Any:
         """Return the node of ONNX's `make_node`, with bools in lists of attributes as integers."""
         return make_node(
             *provided, **{name: _bools_to_integers(value) for name, value in attributes.items()}
         )
 
-    with patching_attribute(_container, "make_node", make_whole_node, inventory.NODES):
+    with patching_attribute(_container, "make_node", make_node_with_integers, inventory.NODES):
         yield
 
 
@@ -359,7 +359,7 @@ def write_estimator_onnx(
         options.setdefault(id(step), {})["raw_scores"] = True
     with (
         filter_warnings("ignore"),
-        _recording_makers(made),
+        _recording_estimator_of_each_node(made),
         recording_kernels_without_work(empty),
         writing_isotonic_as_interpolation(points, empty),
     ):
@@ -492,7 +492,7 @@ def _has_conversion_option(estimator: Any, option: str) -> bool:
 
 
 @contextmanager
-def _recording_makers(made: dict[str, int]) -> Iterator[None]:
+def _recording_estimator_of_each_node(made: dict[str, int]) -> Iterator[None]:
     """Return a context that adds to `made` the id of the estimator behind each node, by name.
 
     skl2onnx/common/_topology.py: `Topology.call_converter` runs the converter of one operator,

@@ -19,7 +19,7 @@ class Loss(NamedTuple):
     lost: str
 
 
-def _has_indicator(model: Any) -> bool:
+def _has_missing_value_indicator(model: Any) -> bool:
     """Return whether a fitted imputer also outputs columns that mark missing values."""
     indicator = getattr(model, "indicator_", None)
     return indicator is not None and len(indicator.features_) > 0
@@ -68,7 +68,12 @@ LOST = (
         "a loss on a logarithm",
         "the exponential is left out",
     ),
-    Loss("SimpleImputer", _has_indicator, "add_indicator=True", "the indicators are left out"),
+    Loss(
+        "SimpleImputer",
+        _has_missing_value_indicator,
+        "add_indicator=True",
+        "the indicators are left out",
+    ),
     *(
         Loss(
             name,

@@ -27,7 +27,7 @@ _SKIP = "leave out --verify"
 _FLOATS = "fc"
 
 
-def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
+def run_estimator_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
     """Run an estimator; return its inputs, outputs as in its file, and changes by rounding.
 
     The methods run again with inputs, and arrays of the estimators, rounded differently by up to a

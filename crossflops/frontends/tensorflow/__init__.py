@@ -241,9 +241,11 @@ class TensorFlow(ShapeTracedFrontend):
 
     def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, outputs, and how much rounding changes them."""
-        from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
+        from crossflops.frontends.tensorflow.observe.outputs import (
+            run_tensorflow_and_measure_rounding,
+        )
 
-        return run_tensorflow_outputs(source, setting)
+        return run_tensorflow_and_measure_rounding(source, setting)
 
 
 FRONTEND: Frontend = TensorFlow()

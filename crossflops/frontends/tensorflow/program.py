@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import graph_parameter_fields, require_weights_fit_in_file
+from crossflops.frontends.converted import parameter_size_fields, require_weights_fit_in_file
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
@@ -222,5 +222,5 @@ def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
     return (
         {}
         if may_be_frozen(model) and not any(row.params for row in rows)
-        else graph_parameter_fields(rows)
+        else parameter_size_fields(rows)
     )

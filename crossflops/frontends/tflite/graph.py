@@ -10,7 +10,7 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends.converted import (
     all_nested_nodes,
-    graph_parameter_fields,
+    parameter_size_fields,
     with_graph_identity,
 )
 from crossflops.frontends.dependence import mark_constant_nodes
@@ -58,7 +58,7 @@ def build_tflite_graph(
     graph = mark_constant_nodes(graph, inputs)
     graph = without_dead_nodes(mark_dead_nodes(graph, [spec.name for spec in graph.outputs]))
     modules = _with_module_weights(build_module_table(body.places, graph.name), graph)
-    sizes = graph_parameter_fields(modules)
+    sizes = parameter_size_fields(modules)
     trace = Trace(calls=(), modules=modules, setting=setting, framework="tflite")
     return with_graph_identity(graph, graph.name, **sizes), trace
 

@@ -426,7 +426,7 @@ def _resize_writer(mode: str) -> Write:
 # Movement of data, and copies in another type.
 
 
-def _movement_writer(kind: str, *positions: int, data: int = 0, **attrs: Attribute) -> Write:
+def _data_movement_writer(kind: str, *positions: int, data: int = 0, **attrs: Attribute) -> Write:
     """Return the writer of an operator whose results are elements of its operand `data`."""
 
     def write_nodes(writer: TfliteNodeWriter) -> None:
@@ -476,7 +476,7 @@ def _write_pack(writer: TfliteNodeWriter) -> None:
     )
 
 
-def _division_writer(data: int) -> Write:
+def _split_writer(data: int) -> Write:
     """Return the writer of an operator that divides its operand `data` into its results."""
 
     def write_nodes(writer: TfliteNodeWriter) -> None:
@@ -574,7 +574,7 @@ WRITERS: Mapping[str, Write] = {
     **{name: _elementwise_writer(kind) for name, kind in _UNARY.items()},
     **{name: _elementwise_writer(kind, 2) for name, kind in _BINARY.items()},
     **{name: _reduction_writer(kind) for name, kind in _REDUCTIONS.items()},
-    **{name: _movement_writer(kind) for name, kind in _MOVES.items()},
+    **{name: _data_movement_writer(kind) for name, kind in _MOVES.items()},
     **dict.fromkeys(("BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"), _write_reshape),
     "ADD_N": _elementwise_writer("Sum", 10**6),
     "ARG_MAX": _arg_search_writer("ArgMax"),
@@ -589,12 +589,12 @@ WRITERS: Mapping[str, Write] = {
     "DENSIFY": _write_densify,
     "DEPTHWISE_CONV_2D": _write_depthwise,
     "DEQUANTIZE": _write_dequantize,
-    "EMBEDDING_LOOKUP": _movement_writer("Gather", 0, data=1),
-    "FILL": _movement_writer("Expand", data=1),
+    "EMBEDDING_LOOKUP": _data_movement_writer("Gather", 0, data=1),
+    "FILL": _data_movement_writer("Expand", data=1),
     "FLOOR_DIV": _composition_writer("Div", "Floor", 2),
     "FULLY_CONNECTED": _write_fully_connected,
     "GATHER": _write_gather,
-    "GATHER_ND": _movement_writer("GatherND", 1),
+    "GATHER_ND": _data_movement_writer("GatherND", 1),
     "GELU": _write_gelu,
     "L2_NORMALIZATION": _elementwise_writer("LpNormalization", p=2, axis=-1),
     "L2_POOL_2D": _pool_writer("LpPool", p=2),
@@ -604,25 +604,25 @@ WRITERS: Mapping[str, Write] = {
     "NOT_EQUAL": _composition_writer("Equal", "Not", 2),
     "PACK": _write_pack,
     "QUANTIZE": _write_quantize,
-    "RANK": _movement_writer("Shape"),
+    "RANK": _data_movement_writer("Shape"),
     "RELU6": _elementwise_writer("Clip", min=0.0, max=6.0),
     "RELU_0_TO_1": _elementwise_writer("Clip", min=0.0, max=1.0),
     "RELU_N1_TO_1": _elementwise_writer("Clip", min=-1.0, max=1.0),
     "RESIZE_BILINEAR": _resize_writer("linear"),
     "RESIZE_NEAREST_NEIGHBOR": _resize_writer("nearest"),
     "RSQRT": _composition_writer("Sqrt", "Reciprocal"),
-    "SELECT": _movement_writer("Where", 1, 2),
-    "SELECT_V2": _movement_writer("Where", 1, 2),
-    "SHAPE": _movement_writer("Shape"),
+    "SELECT": _data_movement_writer("Where", 1, 2),
+    "SELECT_V2": _data_movement_writer("Where", 1, 2),
+    "SHAPE": _data_movement_writer("Shape"),
     "SOFTMAX": _write_softmax,
-    "SPLIT": _division_writer(1),
-    "SPLIT_V": _division_writer(0),
+    "SPLIT": _split_writer(1),
+    "SPLIT_V": _split_writer(0),
     "SQUARE": _write_square,
     "SQUARED_DIFFERENCE": _composition_writer("Sub", "Mul", 2, twice=True),
     "SVDF": _write_svdf,
     "TOPK_V2": _write_top_k,
     "TRANSPOSE_CONV": _write_transpose_conv,
-    "UNPACK": _division_writer(0),
+    "UNPACK": _split_writer(0),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _write_sequence_lstm,
 }
 

@@ -426,7 +426,11 @@ def _kind_of_unconvertible_equation(eqn: Any) -> str | None:
         return kind
     if name == KERNEL and find_formula(DOMAIN, code := _jax_node_name(eqn)) is not None:
         return code  # a formula goes over the body
-    return name if (_has_long_axis(eqn) if name in UNROLLED else _is_complex_fft(eqn)) else None
+    return (
+        name
+        if (_has_axis_longer_than_8(eqn) if name in UNROLLED else _is_complex_fft(eqn))
+        else None
+    )
 
 
 def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> EquivalentCode | None:
@@ -544,7 +548,7 @@ def _with_bits_for_all_keys(eqn: Any) -> Any:
     return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})
 
 
-def _has_long_axis(eqn: Any) -> bool:
+def _has_axis_longer_than_8(eqn: Any) -> bool:
     """Return whether an axis of an operand or a result is longer than 8."""
     return any(
         max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)

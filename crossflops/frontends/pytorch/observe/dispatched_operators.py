@@ -116,7 +116,9 @@ def observe_dispatched_calls(
                 self.found = second = before if adds else []
                 if_false(*operands)
             self.branches -= 1
-            self.found = before if adds else [*before, *_larger_branch(first, second)]
+            self.found = (
+                before if adds else [*before, *_operators_of_larger_branch_by_name(first, second)]
+            )
             return result
 
         def run_composite_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -167,7 +169,9 @@ def _phase_and_autograd_node(functions: CustomFunctionObserver) -> tuple[Phase, 
     return "forward" if node is None else "rerun", last
 
 
-def _larger_branch(first: OperatorsWithFlops, second: OperatorsWithFlops) -> OperatorsWithFlops:
+def _operators_of_larger_branch_by_name(
+    first: OperatorsWithFlops, second: OperatorsWithFlops
+) -> OperatorsWithFlops:
     """Return the operators of two branches: for each operator name, those of the branch that has
     more FLOPs of that name.
     """

@@ -127,12 +127,14 @@ def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
     )
     with ExitStack() as undo:
         for kind, declared in kinds:
-            recording = _recording_operator_call(recorder, kind.__call__)
+            recording = _operator_call_with_recording(recorder, kind.__call__)
             undo.enter_context(patching_attribute(kind, "__call__", recording, declared))
         yield
 
 
-def _recording_operator_call(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+def _operator_call_with_recording(
+    recorder: Recorder, call: Callable[..., Any]
+) -> Callable[..., Any]:
     """Return a replacement of an operator's `__call__` that records calls of custom operators."""
 
     def call_recorded(self: Any, /, *args: Any, **kwargs: Any) -> Any:

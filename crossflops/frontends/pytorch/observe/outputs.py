@@ -20,7 +20,7 @@ _SEEDS = (0, 1)
 _ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
-def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
+def run_torch_copies_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
     """Run copies of the model; return its inputs and outputs as arrays, and how much random
     numbers and rounding change each output.
 

@@ -83,7 +83,7 @@ def apply_of_base_class(
     return apply_function
 
 
-def recording_apply(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
+def apply_with_recording(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of `Function.apply` that records each custom autograd function in the
     recorder.
     """
@@ -240,7 +240,7 @@ def _uses_by_generated_functions(
     return uses
 
 
-def without_detached_calls(
+def without_detach_calls_in_functions(
     operators: Mapping[str, Call], frames: Iterable[Frame], calls_in_functions: Container[str]
 ) -> dict[str, Call]:
     """Return the operator calls, by node name, without calls of `detach` inside custom autograd
@@ -371,7 +371,7 @@ class CustomFunctionObserver:
         finally:
             self.applied = None
 
-    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
+    def on_function_arguments(self, arguments: tuple[Any, ...]) -> None:
         """Handle the arguments of the custom function that is about to be applied; does nothing in
         this class.
         """
@@ -427,7 +427,7 @@ def observing_custom_functions(watch: CustomFunctionObserver) -> Iterator[None]:
         """
         if are_transforms_active():
             return called(function, *args, **kwargs)
-        watch.note_arguments(args)
+        watch.on_function_arguments(args)
         return watch.run_forward(function, lambda: called(function, *args, **kwargs))
 
     def backward_method_with_observer(name: str) -> Callable[..., Any]:

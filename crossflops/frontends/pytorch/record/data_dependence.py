@@ -98,7 +98,9 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
             FakeTensorMode, "_dispatch_impl", dispatch_with_real_tensors, inventory.FAKE_DISPATCH
         ),
         patching_attribute(FakeTensorMode, check, keep_fake_result, inventory.FAKE_DISPATCH),
-        patching_attribute(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
+        patching_attribute(
+            meta_utils, "_safe_copy", _copy_values_of_tensor_or_parameter, inventory.FAKE_COPIES
+        ),
         seeding_generators() as drawn,
         config.patch(fake_tensor_propagate_real_tensors=True),
         using_real_values() as arrays,
@@ -107,7 +109,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
         drawn.left = arrays.taken
 
 
-def _copy_real_tensor(copy: Any, source: Any) -> None:
+def _copy_values_of_tensor_or_parameter(copy: Any, source: Any) -> None:
     """Copy the values of a real tensor or parameter to `copy`; PyTorch leaves out parameters."""
     import torch
 

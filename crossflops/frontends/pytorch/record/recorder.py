@@ -296,7 +296,7 @@ class Recorder:
         outputs in the frame.
         """
         self.autocast |= _is_autocast_enabled()
-        frame.grad = self.has_gradients()
+        frame.grad = self.are_gradients_on()
         frame.checkpoint = self.checkpoint
         number = len(self.frames)
         if not self.stack:
@@ -322,7 +322,7 @@ class Recorder:
             frame.returns = torch_value_kind(result) if frame.level == "module" else ""
             return result if self.stack else to_exportable_result(result)
 
-    def has_gradients(self) -> bool:
+    def are_gradients_on(self) -> bool:
         """Return True if gradients are on for the code that runs now; always True if they are off
         for the whole model.
 

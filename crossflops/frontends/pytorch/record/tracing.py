@@ -405,7 +405,7 @@ def _attempt_export(
     quantized = is_quantized(own)
     packed = unpack_quantized_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
-    recorder = Recorder(index, running_context=_marking_module_number)
+    recorder = Recorder(index, running_context=_marking_frame_number)
     with (
         carrying_real_tensors() if with_values else seeding_generators() as drawn,
         watching_trace_questions(deny_exporting) as questioned,
@@ -522,7 +522,7 @@ def _reject_lost_tangents(program: Any) -> None:
             raise RuntimeError(f"the tangent of {node.target} is lost in the exported program")
 
 
-def _marking_module_number(number: int) -> Any:
+def _marking_frame_number(number: int) -> Any:
     """Return a context in which traced FX nodes get this frame number as a mark."""
     from torch.fx.traceback import annotate
 

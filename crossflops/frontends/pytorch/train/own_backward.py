@@ -428,7 +428,7 @@ class _OwnBackwardObserver(CustomFunctionObserver):
         finally:
             self._current = None
 
-    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
+    def on_function_arguments(self, arguments: tuple[Any, ...]) -> None:
         """Hold the arguments of the custom function that is about to be applied."""
         self._arguments = arguments
 

@@ -93,7 +93,7 @@ def _operator_call(
             **_operation_settings(op),
             **stored,
             "cut": _is_cut_into_blocks(op),
-            "after": _producer_of_first_input(op, layer),
+            "after": _kind_of_first_input_producer(op, layer),
             "layer": layer,
         },
         inputs=inputs,
@@ -101,7 +101,7 @@ def _operator_call(
     )
 
 
-def _producer_of_first_input(op: Any, layer: str) -> str:
+def _kind_of_first_input_producer(op: Any, layer: str) -> str:
     """Return what made an operation's first input: "convolution", "product", "recurrent" or ""."""
     if layer == RECURRENT:
         return "recurrent"
