@@ -63,7 +63,7 @@ class _StorageScope(NamedTuple):
 def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
     """Return the graph with the stored dtypes of its values; `outer` has those of outer values."""
     scope = _StorageScope(dict(outer), set(), {})
-    floats = set(_memory_value_names(graph))
+    floats = set(_names_of_values_stored_as_declared(graph))
     for index, node in enumerate(graph.nodes):
         _note_result_storage(index, node, floats, scope)
     _note_quantizer_input_storage(graph, floats, scope)
@@ -74,14 +74,14 @@ def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Funct
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _memory_value_names(graph: Graph) -> Iterator[str]:
+def _names_of_values_stored_as_declared(graph: Graph) -> Iterator[str]:
     """Yield the names of values that are stored as declared: outputs and inputs of bodies."""
     yield from (spec.name for spec in graph.outputs)
     for node in graph.nodes:
         if node.bodies and node.choice != "function":
             yield from (spec.name for spec in node.inputs if spec is not None)
         for body in node.bodies if node.choice != "function" else ():
-            yield from _memory_value_names(body)
+            yield from _names_of_values_stored_as_declared(body)
 
 
 def _note_result_storage(index: int, node: Node, floats: set[str], scope: _StorageScope) -> None:

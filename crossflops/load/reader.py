@@ -182,16 +182,16 @@ def copy_without_large_data(data: Data, external_file: str = "") -> bytes:
     """Return the bytes of an ONNX model without large tensor data, doc strings and stack traces.
 
     What remains is a ModelProto of its own. If `external_file` names a file beside it that has the
-    data, payloads of raw bytes are external data in that file, and others remain. Raises TargetError,
-    which names the byte, when the file is damaged, a payload has not the size that its tensor
-    says, or too much remains.
+    data, payloads of raw bytes are external data in that file, and others remain. Raises
+    TargetError, which names the byte, when the file is damaged, a payload has not the size that
+    its tensor says, or too much remains.
     """
     return _ModelCopier(data, external_file).copy_message("model", 0, len(data), 0)
 
 
 class _ModelCopier:
     def __init__(self, data: Data, external_file: str) -> None:
-        """Take the bytes of a model; `external_file` names the file that will hold its tensors, or ""."""
+        """Take the bytes of a model; `external_file` will hold its tensors ("": none does)."""
         self._data = data
         self._external_file = external_file
         self._dropped = (payload.RAW_DATA,) if external_file else payload.FIELDS

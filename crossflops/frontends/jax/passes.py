@@ -298,7 +298,7 @@ def _mark_stops_and_recomputed_nodes(graph: Graph, state: JaxConversion) -> Grap
     return mark_gradient_stops_and_recomputed_nodes(graph, state.equations, state.origins)
 
 
-def _add_own_gradients(graph: Graph, state: JaxConversion) -> Graph:
+def _add_custom_derivative_functions(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with its functions that have a custom derivative."""
     return with_custom_derivative_functions(graph, state.own, state.origins, state.equations)
 
@@ -388,7 +388,7 @@ _LINK: Passes[JaxConversion] = (
     ),
     Pass(
         "add own functions",
-        _graph_rewrite(_add_own_gradients),
+        _graph_rewrite(_add_custom_derivative_functions),
         fact_set(ONNX_NAMES),
         fact_set(FUNCTIONS),
     ),

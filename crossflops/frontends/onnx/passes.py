@@ -400,7 +400,11 @@ def _with_and_without_run(
 
 def _mark_nodes_that_run_decided(graph: Graph, state: FileReading) -> Graph:
     """Return the graph with marks on nodes whose shapes or branches come from the run."""
-    return shapes.mark_dependent_nodes(graph, state.alone) if state.alone is not None else graph
+    return (
+        shapes.mark_nodes_that_run_changed(graph, state.alone)
+        if state.alone is not None
+        else graph
+    )
 
 
 def _leave_out_unused_nodes(graph: Graph, state: FileReading) -> Graph:

@@ -543,7 +543,7 @@ def types_of_run(observation: Observation | None) -> Mapping[str, Type]:
     }
 
 
-def mark_dependent_nodes(graph: Graph, without_run: Graph) -> Graph:
+def mark_nodes_that_run_changed(graph: Graph, without_run: Graph) -> Graph:
     """Return the graph with marks on nodes that differ from the same graph without a run."""
     before = {node.key: node for node in without_run.nodes}
     nodes = tuple(_mark_changed_node(node, before.get(node.key)) for node in graph.nodes)
@@ -555,10 +555,10 @@ def _mark_changed_node(node: Node, before: Node | None) -> Node:
     same = before is not None and _control_state(node) == _control_state(before)
     others = before.bodies if same and before is not None else ()
     bodies = (
-        tuple(map(mark_dependent_nodes, node.bodies, others))
+        tuple(map(mark_nodes_that_run_changed, node.bodies, others))
         if same
         else tuple(
-            mark_dependent_nodes(body, msgspec.structs.replace(body, nodes=()))
+            mark_nodes_that_run_changed(body, msgspec.structs.replace(body, nodes=()))
             for body in node.bodies
         )
     )

@@ -37,7 +37,7 @@ from crossflops.frontends.tensorflow.convert.branches import (
 from crossflops.frontends.tensorflow.convert.converter import WritingNotes
 from crossflops.frontends.tensorflow.convert.gradients import (
     WeightNames,
-    add_own_functions,
+    add_custom_gradient_functions,
     find_parameter_names,
     mark_unknown_gradients_and_recomputed_nodes,
     sever_stopped_nodes,
@@ -429,9 +429,9 @@ def _name_weights_as_in_model(graph: Graph, state: TensorFlowConversion) -> Grap
     return with_parameter_names(graph, state.weights.names)
 
 
-def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _add_custom_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with its custom gradient functions."""
-    return add_own_functions(graph, state.owns, state.weights.names, state.given)
+    return add_custom_gradient_functions(graph, state.owns, state.weights.names, state.given)
 
 
 def _add_training_step_calls(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -592,7 +592,7 @@ _LINK: Passes[TensorFlowConversion] = (
     ),
     Pass(
         "add own functions",
-        _tensorflow_graph_rewrite(_add_gradient_functions),
+        _tensorflow_graph_rewrite(_add_custom_gradient_functions),
         fact_set(LINKED, MODEL_NAMES),
         fact_set(FUNCTIONS),
     ),

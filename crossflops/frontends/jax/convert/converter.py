@@ -251,7 +251,7 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
     recorder = LoweringRecorder(to_run)
     with (
         recording_and_fixing_lowering(recorder, opaque),
-        rules.patching_lowering_rules(),
+        rules.correcting_product_and_norm_rules(),
         _keeping_computing_nodes(),
         _converting_live_equations(pure),
         finding_producers_without_search(),

@@ -74,7 +74,7 @@ def read_result_positions(eqn: Any) -> list[int]:
     return [index for index, stored in enumerate(eqn.outvars) if not isinstance(stored, DropVar)]
 
 
-def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
+def add_custom_derivative_markers(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
     """Add a marker node to each used result of a custom derivative; return its record.
 
     Returns None, and adds no node, where no result is read.

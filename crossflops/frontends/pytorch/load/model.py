@@ -33,7 +33,7 @@ from crossflops.frontends.pytorch.load.keras_models import (
     registering_keras_classes,
 )
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
-from crossflops.frontends.seeds import restoring_generators
+from crossflops.frontends.seeds import restoring_random_states
 from crossflops.ir.trace import Setting
 from crossflops.limits import trim_memory
 from crossflops.patches import inventory
@@ -185,7 +185,7 @@ def prepare_torch_model(
     model = model if owned else copy_torch_model(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    with restoring_generators(), suppressing_output():
+    with restoring_random_states(), suppressing_output():
         run_torch_model(model, args, kwargs, grad=False)
     for module, training in modes:
         module.training = training
@@ -492,7 +492,7 @@ def check_model_copy_runs(
 ) -> None:
     """Call a copy of the model in this setting. Raises InputError if it raises."""
     with (
-        restoring_generators(),
+        restoring_random_states(),
         suppressing_output(),
         running_model_copy(model, setting.training) as own,
     ):

@@ -143,7 +143,9 @@ def observe_dispatched_calls(
         observing_custom_functions(functions),
         mode,
     ):
-        run_torch_training_step(model, args, kwargs, setting, recorder.resuming_model_code)
+        run_torch_training_step(
+            model, args, kwargs, setting, recorder.resuming_recording_of_model_code
+        )
     return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
 
 
@@ -264,7 +266,9 @@ def observe_operator_events(
     ):
         legacy._enable_profiler_legacy(config)
         try:
-            run_torch_training_step(model, args, kwargs, setting, recorder.resuming_model_code)
+            run_torch_training_step(
+                model, args, kwargs, setting, recorder.resuming_recording_of_model_code
+            )
         finally:
             threads = legacy._disable_profiler_legacy()
     frames = enclosing_keys_of_frames(recorder)

@@ -19,7 +19,7 @@ from crossflops.frontends.pytorch.record.entry_points import recording_entry_poi
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import OWN
 from crossflops.frontends.pytorch.record.recorder import Frame, Recorder, to_trace_call
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.provenance import REAL
 from crossflops.ir.trace import Call, Setting
 from crossflops.patches import inventory
@@ -86,7 +86,7 @@ def with_operator_bodies(
     if not custom or weights_kind(model, args, kwargs) != REAL:
         return calls
     try:
-        with seeding_generators(), running_model_copy(model, setting.training) as own:
+        with seeding_random_generators(), running_model_copy(model, setting.training) as own:
             recorder = _record_operator_run(own, *copy_inputs(args, kwargs), setting)
     except Exception:  # so it does for the tool, whose failure it is
         return calls

@@ -13,7 +13,7 @@ from crossflops.frontends.pytorch.load.model import (
     running_model_copy,
     suppressing_output,
 )
-from crossflops.frontends.seeds import restoring_generators
+from crossflops.frontends.seeds import restoring_random_states
 from crossflops.ir.trace import Setting
 
 _SEEDS = (0, 1)
@@ -83,7 +83,7 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
     from torch.utils._pytree import tree_map_only
 
     with (
-        restoring_generators(),
+        restoring_random_states(),
         suppressing_output(),
         running_model_copy(source.model, setting.training) as own,
     ):

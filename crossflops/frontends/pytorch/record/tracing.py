@@ -34,7 +34,7 @@ from crossflops.frontends.pytorch.load.refusals import (
 from crossflops.frontends.pytorch.record import executed_products
 from crossflops.frontends.pytorch.record.data_dependence import (
     OperatorSizeFlags,
-    carrying_real_tensors,
+    exporting_with_real_tensors,
     has_values,
     has_while_loop,
     reads_values_in_python,
@@ -59,7 +59,7 @@ from crossflops.frontends.pytorch.record.sparse_constants import (
     has_sparse,
 )
 from crossflops.frontends.pytorch.record.transformed_functions import applying_transforms_first
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.trace import Setting
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def run_and_record_mask_answers(
 
         return detect
 
-    with seeding_generators(), _replacing_mask_detection(detect_and_record_answers):
+    with seeding_random_generators(), _replacing_mask_detection(detect_and_record_answers):
         try:
             with running_model_copy(model, training) as own:
                 run_torch_model(own, args, kwargs, grad=True)
@@ -365,11 +365,11 @@ def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -
     args, kwargs = request.args, request.kwargs
     try:
         with (
-            seeding_generators(),
+            seeding_random_generators(),
             running_model_copy(request.model, request.setting.training) as own,
         ):
             ran = executed_products.run_model_and_count_product_flops(own, args, kwargs)
-        with seeding_generators():
+        with seeding_random_generators():
             done = executed_products.run_program_and_count_product_flops(
                 trace.program, args, kwargs, trace.recorder
             )
@@ -407,7 +407,7 @@ def _attempt_export(
     index = ModuleIndex(own)
     recorder = Recorder(index, running_context=_marking_frame_number)
     with (
-        carrying_real_tensors() if with_values else seeding_generators() as drawn,
+        exporting_with_real_tensors() if with_values else seeding_random_generators() as drawn,
         watching_trace_questions(deny_exporting) as questioned,
         restoring_module_variables(request.model),
         replacing_quantized_operators(quantized),

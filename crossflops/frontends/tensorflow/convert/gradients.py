@@ -71,7 +71,7 @@ def mark_unknown_gradients_and_recomputed_nodes(
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def add_own_functions(
+def add_custom_gradient_functions(
     graph: Graph,
     owns: Iterable[OwnGradient],
     names: Mapping[str, str],

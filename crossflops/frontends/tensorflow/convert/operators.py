@@ -7,7 +7,11 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import ConvertedOperation, has_known_cost, with_source_costs
+from crossflops.frontends.converted import (
+    ConvertedOperation,
+    has_known_cost,
+    with_notes_of_source_operations,
+)
 from crossflops.frontends.tensorflow.convert.branches import COPY
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.record.layers import RECURRENT, LayerTable
@@ -397,7 +401,9 @@ def count_nodes_as_operations(
 ) -> Graph:
     """Return the graph with nodes counted as the operation that they were written for."""
     meant = _operation_finder(Links(frozen, origins), {call.key: call for call in calls})
-    return msgspec.structs.replace(graph, nodes=with_source_costs(graph.nodes, meant))
+    return msgspec.structs.replace(
+        graph, nodes=with_notes_of_source_operations(graph.nodes, meant)
+    )
 
 
 def _operation_finder(

@@ -78,14 +78,14 @@ def require_tensorflow() -> None:
         )
 
 
-def may_be_frozen(model: Any) -> bool:
+def may_have_constant_weights(model: Any) -> bool:
     """Return whether a model may have constants for variables: a graph or a SavedModel."""
     import tensorflow as tf
 
     return isinstance(model, tf.compat.v1.GraphDef | tf.Graph) or hasattr(model, "signatures")
 
 
-def is_rebuilt(model: Any) -> bool:
+def is_rebuilt_from_onnx(model: Any) -> bool:
     """Return whether crossflops rebuilt the model from an ONNX graph."""
     return getattr(model, "is_rebuilt_by_crossflops", False) is True
 
@@ -112,7 +112,9 @@ def call_to_trace(
         return _keras_call(model, args, kwargs, training)
     if hasattr(model, "signatures") and len(model.signatures):
         return _signature_call(model, args, kwargs)
-    if training and not is_rebuilt(model):  # which is in the mode of what it was made from
+    if training and not is_rebuilt_from_onnx(
+        model
+    ):  # which is in the mode of what it was made from
         raise InputError(
             "--train-mode can be used only with Keras models", "leave out --train-mode"
         )
