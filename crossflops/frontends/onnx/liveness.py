@@ -81,7 +81,7 @@ class _HolderForm(NamedTuple):
         return frozenset(index for index in indices if 0 <= index < self.carried)
 
 
-def _holder_form(node: Node) -> _HolderForm:
+def _form_of_node_with_bodies(node: Node) -> _HolderForm:
     """Return how a node with bodies (Loop, Scan, If, a call) passes values in and out of them."""
     kind, inputs = node.op.type if not node.op.domain else "", len(node.inputs)
     if node.choice == "function":
@@ -142,7 +142,7 @@ class _LivenessWalk:
         self, node: Node, indices: frozenset[int], needed: set[str]
     ) -> Node:
         """Return a node with bodies with marks on dead nodes in them; these results are needed."""
-        form = _holder_form(node)
+        form = _form_of_node_with_bodies(node)
         states = frozenset(index for index in indices if index < form.carried)
         while True:
             bodies, outer, more = [], set[str](), states

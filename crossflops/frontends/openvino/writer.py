@@ -52,7 +52,7 @@ def node_name_with_modules(name: str) -> str:
     return f"{module.removeprefix('__module').lstrip('.')}/{rest.replace('/', '.')}"
 
 
-class IrWriter:
+class IrToOnnxWriter:
     """Writes the layers of a model, or of the body `net`, as nodes of an ONNX `graph`.
 
     `outer_values` has by layer number what a Parameter of a body is. Names begin with
@@ -213,7 +213,7 @@ class IrWriter:
                 return []
         return elements
 
-    def depends_on_data(self, at: int) -> bool:
+    def operand_depends_on_data(self, at: int) -> bool:
         """Return whether an input depends on values of the model's inputs, and not on shapes
         alone.
         """

@@ -3,24 +3,24 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from crossflops.frontends.onnx.stand_ins.draft import BOOL, Draft
+from crossflops.frontends.onnx.stand_ins.draft import BOOL, SubstituteDraft
 
 
-def _write_state_output_shapes(draft: Draft, dims: Sequence[int], *digits: int) -> None:
+def _write_state_output_shapes(draft: SubstituteDraft, dims: Sequence[int], *digits: int) -> None:
     """Add tensors of this shape, in the dtype of input 0, as these outputs of the node."""
     for index in digits:
         if draft.output(index):
             draft.add_filled_tensor(dims, draft.output(index), draft.dtype(0))
 
 
-def attention_shape_writer(scale: int | None = None) -> Callable[[Draft], None]:
+def attention_shape_writer(scale: int | None = None) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with the output shapes of an Attention to a draft.
 
     `scale` is the index of the input with the output's element type, where the first input has
     another.
     """
 
-    def write_shape(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add nodes with the output shapes of an Attention: the result, and its present state."""
         weights = draft.shape(1)
         if weights is None or len(weights) != 2:
@@ -37,7 +37,7 @@ def attention_shape_writer(scale: int | None = None) -> Callable[[Draft], None]:
     return write_shape
 
 
-def _write_present_state_shape(draft: Draft, hidden: int, index: int) -> None:
+def _write_present_state_shape(draft: SubstituteDraft, hidden: int, index: int) -> None:
     """Add the present state of an Attention: (2, batch, heads, length, hidden / heads)."""
     dims, past, heads = draft.shape(0), draft.shape(index), draft.integer("num_heads")
     if not draft.output(1) or dims is None or len(dims) != 3 or heads <= 0:
@@ -49,10 +49,10 @@ def _write_present_state_shape(draft: Draft, hidden: int, index: int) -> None:
     draft.add_filled_tensor((2, dims[0], heads, length, hidden // heads), draft.output(1))
 
 
-def multi_head_shape_writer(past: int, past_length: int) -> Callable[[Draft], None]:
+def multi_head_shape_writer(past: int, past_length: int) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with a MultiHeadAttention's output shapes to a draft."""
 
-    def write_shape(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add nodes with MultiHeadAttention's output shapes: result, present key and value."""
         query, key, value = (draft.shape(i) for i in (0, 1, 2))
         heads, out = draft.integer("num_heads"), draft.output(0)
@@ -78,7 +78,7 @@ _JOIN = "bsh,btv->bsv"
 
 
 def _write_present_state_shapes(
-    draft: Draft,
+    draft: SubstituteDraft,
     past: int,
     past_length: int,
     operands: Sequence[tuple[int, ...] | None],
@@ -107,7 +107,7 @@ def _write_present_state_shapes(
     _write_state_output_shapes(draft, (query[0], heads, length, wide), 2)
 
 
-def write_group_query_attention_shape(draft: Draft) -> None:
+def write_group_query_attention_shape(draft: SubstituteDraft) -> None:
     """Add nodes with GroupQueryAttention's output shapes: [B, S, Hq * D], [B, Hkv, T, D] twice.
 
     T is past + S; a longer cache is known from the file alone.
@@ -136,7 +136,7 @@ def write_group_query_attention_shape(draft: Draft) -> None:
             draft.add_filled_tensor(dims, draft.output(index), kind)
 
 
-def write_paged_attention_shape(draft: Draft) -> None:
+def write_paged_attention_shape(draft: SubstituteDraft) -> None:
     """Add nodes with PagedAttention's output shapes: tokens of Hq * Dv; caches as the inputs."""
     query, heads = draft.shape(0), draft.integer("num_heads")
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
@@ -148,7 +148,7 @@ def write_paged_attention_shape(draft: Draft) -> None:
             draft.add_node("Identity", (draft.input(source),), draft.output(index))
 
 
-def write_packed_multi_head_shape(draft: Draft) -> None:
+def write_packed_multi_head_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of PackedMultiHeadAttention: [tokens, N * Dv]."""
     query, value = draft.shape(0), draft.shape(2)
     if query is None:
@@ -157,7 +157,7 @@ def write_packed_multi_head_shape(draft: Draft) -> None:
     draft.add_filled_tensor((query[0], width), draft.output(0), draft.dtype(0))
 
 
-def write_linear_attention_shape(draft: Draft) -> None:
+def write_linear_attention_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shapes of LinearAttention: the result, and its state."""
     heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
     query, value = draft.shape(0), draft.shape(2)
@@ -173,7 +173,7 @@ def write_linear_attention_shape(draft: Draft) -> None:
         _write_state_output_shapes(draft, state, 1)
 
 
-WRITERS: Mapping[str, Callable[[Draft], None]] = {
+WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {
     **dict.fromkeys(
         ("Attention", "DecoderMaskedSelfAttention", "PackedAttention"), attention_shape_writer()
     ),
@@ -197,7 +197,7 @@ _THEN, _ELSE = "then_branch", "else_branch"
 _GRAPH = 5
 
 
-def write_flex_attention_shape(draft: Draft) -> None:
+def write_flex_attention_shape(draft: SubstituteDraft) -> None:
     """Add nodes with FlexAttention's output shape, [B, Hq, L, Dv], and with its bodies."""
     query, key, value = (draft.shape(i) for i in (0, 1, 2))
     if query is None or key is None or value is None:
@@ -212,7 +212,7 @@ def write_flex_attention_shape(draft: Draft) -> None:
             _write_score_branches(draft, attribute, scores)
 
 
-def _write_score_branches(draft: Draft, attribute: Any, scores: str) -> None:
+def _write_score_branches(draft: SubstituteDraft, attribute: Any, scores: str) -> None:
     """Add an If with the body in an attribute of FlexAttention as its branches, for inference."""
     result = draft.add_node("If", (draft.add_filled_tensor((), dtype=BOOL),))
     stand_in = draft.nodes[-1]

@@ -274,7 +274,7 @@ def _deep_copy_with_shared(model: "nn.Module", memo: dict[int, Any]) -> "nn.Modu
 
 
 @contextmanager
-def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
+def using_model_copy_for_one_run(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
     """Yield a copy of the model in training or evaluation mode for one run, and free its
     parameters afterwards.
 
@@ -494,7 +494,7 @@ def check_model_copy_runs(
     with (
         restoring_random_states(),
         suppressing_output(),
-        running_model_copy(model, setting.training) as own,
+        using_model_copy_for_one_run(model, setting.training) as own,
     ):
         run_torch_model(own, args, kwargs, setting.grad)
 
@@ -511,7 +511,7 @@ def check_runs_without_observer(
     """
     reset_compiler()
     try:
-        with running_model_copy(model, setting.training) as own:
+        with using_model_copy_for_one_run(model, setting.training) as own:
             run_torch_model(own, *copy_inputs(args, kwargs), setting.grad)
     except InputError:
         raise model_run_error(error, f"when run ({setting.id})") from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from crossflops.frontends.pytorch.load.fakes import weights_kind
-from crossflops.frontends.pytorch.load.model import copy_inputs, running_model_copy
+from crossflops.frontends.pytorch.load.model import copy_inputs, using_model_copy_for_one_run
 from crossflops.frontends.pytorch.observe.alignment import keeping_empty_hooks
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
@@ -86,7 +86,10 @@ def with_operator_bodies(
     if not custom or weights_kind(model, args, kwargs) != REAL:
         return calls
     try:
-        with seeding_random_generators(), running_model_copy(model, setting.training) as own:
+        with (
+            seeding_random_generators(),
+            using_model_copy_for_one_run(model, setting.training) as own,
+        ):
             recorder = _record_operator_run(own, *copy_inputs(args, kwargs), setting)
     except Exception:  # so it does for the tool, whose failure it is
         return calls

@@ -10,8 +10,8 @@ from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.pytorch.load.model import (
     copy_inputs,
     model_run_error,
-    running_model_copy,
     suppressing_output,
+    using_model_copy_for_one_run,
 )
 from crossflops.frontends.seeds import restoring_random_states
 from crossflops.ir.trace import Setting
@@ -85,7 +85,7 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
     with (
         restoring_random_states(),
         suppressing_output(),
-        running_model_copy(source.model, setting.training) as own,
+        using_model_copy_for_one_run(source.model, setting.training) as own,
     ):
         args, kwargs = copy_inputs(source.args, source.kwargs)
         if rounding:

@@ -15,8 +15,8 @@ from crossflops.frontends.pytorch.load.model import (
     copy_torch_model,
     restoring_module_variables,
     run_torch_model,
-    running_model_copy,
     set_training_mode,
+    using_model_copy_for_one_run,
     wrap_for_export,
 )
 from crossflops.frontends.pytorch.load.quantized import (
@@ -179,7 +179,7 @@ def run_and_record_mask_answers(
 
     with seeding_random_generators(), _replacing_mask_detection(detect_and_record_answers):
         try:
-            with running_model_copy(model, training) as own:
+            with using_model_copy_for_one_run(model, training) as own:
                 run_torch_model(own, args, kwargs, grad=True)
         except InputError:
             return []  # the export runs into it, too, and says so
@@ -366,7 +366,7 @@ def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -
     try:
         with (
             seeding_random_generators(),
-            running_model_copy(request.model, request.setting.training) as own,
+            using_model_copy_for_one_run(request.model, request.setting.training) as own,
         ):
             ran = executed_products.run_model_and_count_product_flops(own, args, kwargs)
         with seeding_random_generators():
@@ -412,7 +412,7 @@ def _attempt_export(
         restoring_module_variables(request.model),
         replacing_quantized_operators(quantized),
     ):
-        program = _export_model_copy(own, request, recorder)
+        program = _export_and_record_model(own, request, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
     own_generator = with_values and bool(recorder.generators)
     return TracedProgram(
@@ -427,7 +427,9 @@ def _attempt_export(
     )
 
 
-def _export_model_copy(model: "nn.Module", request: ExportRequest, recorder: Recorder) -> Any:
+def _export_and_record_model(
+    model: "nn.Module", request: ExportRequest, recorder: Recorder
+) -> Any:
     """Export a model, which may be changed, with its calls recorded; return the exported program.
     Raises an error that says why it fails.
     """

@@ -143,7 +143,7 @@ def _keras_call(
         if kwargs and not args and not set(kwargs) & set(names) and len(names):
             return (lambda **named: model(named, **mode)), (), kwargs
         return (lambda *provided, **named: model(*provided, **named, **mode)), args, kwargs
-    return _functional_call(model, requested, *_unpack_inputs(args, kwargs), mode)
+    return _functional_keras_call(model, requested, *_unpack_inputs(args, kwargs), mode)
 
 
 def keras_input_structure(model: Any) -> Any:
@@ -161,7 +161,7 @@ def _unpack_inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     return args, kwargs
 
 
-def _functional_call(
+def _functional_keras_call(
     model: Any,
     requested: Any,
     args: tuple[Any, ...],
