@@ -206,7 +206,7 @@ class _ModelCopier:
                 "reduce the nesting of If, Loop and Scan",
             )
         if kind == _TENSOR:
-            return self._external_file_tensor_message(begin, end)
+            return self._copy_tensor_message(begin, end)
         inside, data, fields_left = _MESSAGES[kind], self._data, _MOST_FIELDS - self._fields
         kept = self._kept
         parts: list[bytes] = []
