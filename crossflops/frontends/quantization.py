@@ -23,12 +23,12 @@ Functions: TypeAlias = dict[tuple[int, tuple[tuple[str, str], ...]], Graph]
 _TO_FLOAT, _FROM_FLOAT = "DequantizeLinear", "QuantizeLinear"
 
 
-def mark_value_storage(graph: Graph) -> Graph:
+def mark_value_storage_dtypes(graph: Graph) -> Graph:
     """Return a quantized graph with the stored dtype of each value, and marks on folded nodes."""
     return _with_value_storage(graph, {}, {}) if _is_quantized(graph) else graph
 
 
-def mark_weight_storage(graph: Graph, types: Mapping[str, str]) -> Graph:
+def mark_weight_storage_dtypes(graph: Graph, types: Mapping[str, str]) -> Graph:
     """Return the graph with weights stored in these types, by name, also behind data movement."""
     return _with_value_storage(graph, types, {}) if types else graph
 

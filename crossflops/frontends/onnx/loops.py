@@ -213,7 +213,7 @@ def loop_value_key(node: Any, value: Any) -> str:
     return f"{node.name}/{value.name}"
 
 
-def varying_loop_values(graph: Any) -> set[str]:
+def keys_of_loop_values_with_varying_shape(graph: Any) -> set[str]:
     """Return the keys of carried values whose shape may differ between runs of their Loop."""
     unproven_loops = set()
     for node in graph.node:
@@ -224,7 +224,7 @@ def varying_loop_values(graph: Any) -> set[str]:
             if came is not None and (gave is None or gave.shape != came):
                 unproven_loops.add(loop_value_key(node, value))
         for inner in node_subgraphs(node):
-            unproven_loops |= varying_loop_values(inner)
+            unproven_loops |= keys_of_loop_values_with_varying_shape(inner)
     return unproven_loops
 
 

@@ -32,7 +32,7 @@ from crossflops.frontends.passes import (
     fact_set,
     take_snapshot,
 )
-from crossflops.frontends.quantization import mark_value_storage
+from crossflops.frontends.quantization import mark_value_storage_dtypes
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Trace
 from crossflops.threads import filter_warnings
@@ -322,9 +322,9 @@ def _mark_file_constants(graph: Graph, state: FileReading) -> Graph:
     return mark_constant_nodes(graph, state.inputs, ARGUMENT)
 
 
-def _mark_file_storage(graph: Graph, state: FileReading) -> Graph:
+def _mark_file_storage_dtypes(graph: Graph, state: FileReading) -> Graph:
     """Return the graph, if quantized, with the dtype in which each value is stored."""
-    return mark_value_storage(graph)
+    return mark_value_storage_dtypes(graph)
 
 
 def _count_file_parameters(state: FileReading) -> FileReading:
@@ -449,7 +449,7 @@ _BUILD: Passes[FileReading] = (
     ),
     Pass(
         "mark storage",
-        _file_graph_rewrite(_mark_file_storage),
+        _file_graph_rewrite(_mark_file_storage_dtypes),
         fact_set(CONSTANT),
         fact_set(STORED),
     ),

@@ -22,9 +22,9 @@ from crossflops.frontends.onnx.loops import (
     RAN,
     has_control_operator,
     is_onnx_operator,
+    keys_of_loop_values_with_varying_shape,
     levels_of_all_graphs,
     loop_value_key,
-    varying_loop_values,
     write_chosen_branch_shapes,
     write_loop_shapes,
 )
@@ -116,7 +116,7 @@ def _infer_shapes_until_stable(model: Any, requested: InferenceRequest) -> Infer
         if requested.calls is not None:
             changed |= requested.calls.write_result_types(inferred.graph)
         if not changed:
-            varying |= varying_loop_values(inferred.graph)
+            varying |= keys_of_loop_values_with_varying_shape(inferred.graph)
         if len(varying) > before:
             inferred = _infer_whole_model(model, requested)
         elif changed:

@@ -62,7 +62,7 @@ from crossflops.frontends.pytorch.record.operators import calls_of_dropped_opera
 from crossflops.frontends.pytorch.record.recorder import with_node_keys
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse
-from crossflops.frontends.quantization import mark_value_storage, mark_weight_storage
+from crossflops.frontends.quantization import mark_value_storage_dtypes, mark_weight_storage_dtypes
 from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Call, Trace
@@ -297,9 +297,9 @@ def _mark_torch_constants(graph: Graph, state: Conversion) -> Graph:
     return mark_constant_nodes(graph, model_input_names(state.exported))
 
 
-def _mark_torch_storage(graph: Graph, state: Conversion) -> Graph:
+def _mark_torch_storage_dtypes(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with the dtypes in which memory holds quantized values."""
-    return mark_value_storage(graph)
+    return mark_value_storage_dtypes(graph)
 
 
 def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
@@ -341,7 +341,7 @@ def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:
 
 def _mark_stored_weight_types(graph: Graph, state: Conversion) -> Graph:
     """Mark the graph's weights with the types in which a file stores them, if it has others."""
-    return mark_weight_storage(graph, storage_types(state.model))
+    return mark_weight_storage_dtypes(graph, storage_types(state.model))
 
 
 def _add_gradient_leaves(graph: Graph, state: Conversion) -> Graph:
@@ -500,7 +500,7 @@ _GRAPH: tuple[Pass[Conversion], ...] = (
     ),
     Pass(
         "mark storage",
-        _torch_graph_rewrite(_mark_torch_storage),
+        _torch_graph_rewrite(_mark_torch_storage_dtypes),
         fact_set(CONSTANT),
         fact_set(STORED),
     ),

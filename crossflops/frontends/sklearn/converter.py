@@ -13,7 +13,7 @@ import msgspec
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
 from crossflops.frontends.sklearn.interpolation import writing_isotonic_as_interpolation
-from crossflops.frontends.sklearn.lost_settings import last_step
+from crossflops.frontends.sklearn.lost_settings import last_pipeline_step
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.patches import inventory
 from crossflops.patches.patching import original_attribute, patching_attribute
@@ -468,7 +468,7 @@ def _steps_with_raw_scores(parts: list[Any]) -> Iterator[Any]:
     """
     for part in parts:
         for calibrated in getattr(part, "calibrated_classifiers_", ()):
-            step = last_step(calibrated.estimator)
+            step = last_pipeline_step(calibrated.estimator)
             has_scores = step is not calibrated.estimator and hasattr(step, "decision_function")
             if has_scores and _has_conversion_option(step, "raw_scores"):
                 yield step

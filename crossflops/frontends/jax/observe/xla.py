@@ -345,7 +345,7 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
     """
     contractions = sorted(
         (instruction for instruction in instructions if instruction.target in _CONTRACTIONS),
-        key=_program_position,
+        key=_written_order_in_program,
     )
     forward, gradients, again = (
         [call for call in contractions if _pass_number(call) == number] for number in _PASSES
@@ -474,7 +474,7 @@ def _match_operators(
             yield owners[operator.module], operator
 
 
-def _program_position(call: Call) -> tuple[int, ...]:
+def _written_order_in_program(call: Call) -> tuple[int, ...]:
     """Return the position of a call in its program as written, for sorting."""
     index = call.settings["place"]
     return tuple(index) if isinstance(index, list) else ()

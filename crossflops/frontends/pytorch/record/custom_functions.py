@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from functools import partial
 from inspect import getattr_static
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,9 @@ from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
 from crossflops.patches.patching import original_attribute, patching_attribute
+
+# The number of a custom function that the model applied, and the index of one of its arguments.
+_FunctionAndArgument: TypeAlias = tuple[int, int]
 
 GIVEN = "crossflops given"  # stands at nodes whose result a custom function is given
 
@@ -124,7 +127,7 @@ def apply_with_recording(recorder: Recorder, apply: Callable[..., Any]) -> Calla
     return apply_recorded
 
 
-def _append_use(use: tuple[int, int], uses: Any) -> Any:
+def _append_use(use: _FunctionAndArgument, uses: Any) -> Any:
     """Return the uses of a tensor with `use`, (number of the function, index of the argument),
     added.
     """
@@ -217,14 +220,14 @@ def _uses_by_generated_functions(
     operators: Mapping[str, Call],
     inside: Mapping[str, int],
     applied: tuple[AppliedFunction, ...],
-) -> dict[Any, list[tuple[int, int]]]:
+) -> dict[Any, list[_FunctionAndArgument]]:
     """Return the uses of each node of the exported program by autograd functions that
     `torch.library` generated: pairs (index of the function in `applied`, index of the argument).
 
     Such a function runs below the trace, where its arguments have no node that could be marked. It
     takes the arguments of the operator, with the tensors of a list one by one.
     """
-    uses: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    uses: dict[Any, list[_FunctionAndArgument]] = defaultdict(list)
     for node in program_nodes:
         call = operators.get(node.name)
         function = inside.get(call.key) if call is not None else None

@@ -101,7 +101,7 @@ def watching_trace_questions(deny_exporting: bool) -> Iterator[TraceQuestionAnsw
     """
     asked = TraceQuestionAnswers()
     wrappers = {
-        id(original): _wrap_question(original, asked, deny_exporting)
+        id(original): _wrap_trace_question(original, asked, deny_exporting)
         for owner, names in _QUESTIONS.items()
         if owner in sys.modules
         for name in names
@@ -111,7 +111,7 @@ def watching_trace_questions(deny_exporting: bool) -> Iterator[TraceQuestionAnsw
         yield asked
 
 
-def _wrap_question(
+def _wrap_trace_question(
     original: Callable[..., bool], answers: TraceQuestionAnswers, deny_exporting: bool
 ) -> Callable[..., bool]:
     """Return a replacement of a function such as `is_exporting` that records a True result for
