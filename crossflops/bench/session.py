@@ -66,7 +66,7 @@ def prepare_session_model(
         _remove_stated_shapes(model.graph)
     _remove_empty_output_types(model.graph)
     local = functions.local_functions(model)
-    if functions.size_after_inlining(model, local) <= functions.LIMIT:
+    if functions.node_count_after_inlining(model, local) <= functions.LIMIT:
         functions.inline_function_calls(model, local)
     model.ir_version = min(model.ir_version, _FORMAT)
     return model

@@ -363,7 +363,15 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
 def build_model_program(
     source: Source, setting: Setting, views: Sequence[Setting] = (), run: Run | None = None
 ) -> Program:
-    """Record and convert a model; return its ONNX model, its graph and the trace of its calls."""
+    """Record and convert a model; return its ONNX model, its graph and the trace of its calls.
+
+    Args:
+        source: The model and its arguments.
+        setting: How the model runs: its mode, with or without gradients.
+        views: Settings in which other tools run the model; the trace has the calls of each.
+        run: Runs the ONNX model of the conversion once, to find sizes and branches that depend
+            on values; without it they stay unknown.
+    """
     return convert_recording(record_model(source, setting, views), run)
 
 

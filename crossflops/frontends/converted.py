@@ -57,7 +57,7 @@ def _to_node_attribute(value: Scalar) -> Attribute:
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
-def with_source_costs(
+def with_notes_of_source_operations(
     nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
     """Return the nodes with a note of their source operation, whose cost the first of them has.
@@ -77,7 +77,9 @@ def with_source_costs(
             conversion = ConversionAnnotation(stands_for=stands, written_for=identity)
             return msgspec.structs.replace(node, conversion=conversion)
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=with_source_costs(body.nodes, operation))
+            msgspec.structs.replace(
+                body, nodes=with_notes_of_source_operations(body.nodes, operation)
+            )
             for body in node.bodies
         )
         return msgspec.structs.replace(node, bodies=bodies) if bodies else node
@@ -141,7 +143,7 @@ def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> s
 # What identifies a graph: the name and the parameters of its model, and its structure.
 
 
-def graph_parameter_fields(modules: Iterable[Module]) -> dict[str, Any]:
+def parameter_size_fields(modules: Iterable[Module]) -> dict[str, Any]:
     """Return fields of a graph: number and bytes of all parameters, shared storage once."""
     stored = {stored_value.storage: stored_value for row in modules for stored_value in row.params}
     by_type: dict[str, int] = {}

@@ -18,8 +18,10 @@ from crossflops.operators import find_operator_rule
 
 _MOST_RUNS = 1000  # that are followed one by one: what has not repeated by then stays as it is
 _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes no sequence_lens
-_Mask: TypeAlias = int  # bit i says that a value depends on an input in the runs of group i
-State: TypeAlias = tuple[_Mask, ...]  # the masks of what a loop carries
+_DependenceMask: TypeAlias = (
+    int  # bit i says that a value depends on an input in the runs of group i
+)
+State: TypeAlias = tuple[_DependenceMask, ...]  # the masks of what a loop carries
 
 
 class _RunGroup(NamedTuple):
@@ -51,32 +53,34 @@ class _MaskScope:
         mask = self._around[name]
         return _inner_group_mask(mask, self._groups) if mask and self._groups else mask
 
-    def masks_of_tensors(self, specs: Iterable[TensorSpec | None]) -> list[_Mask]:
+    def masks_of_tensors(self, specs: Iterable[TensorSpec | None]) -> list[_DependenceMask]:
         """Return the bit mask of each tensor; 0 for a tensor that is omitted."""
         return [self[spec.name] if spec is not None else 0 for spec in specs]
 
-    def set_masks(self, specs: Iterable[TensorSpec | None], masks: Iterable[_Mask]) -> None:
+    def set_masks(
+        self, specs: Iterable[TensorSpec | None], masks: Iterable[_DependenceMask]
+    ) -> None:
         """Store the bit mask of each tensor; also 0, to hide an outer value of the same name."""
         for spec, mask in zip(specs, masks, strict=False):
             if spec is not None:
                 self._masks[spec.name] = mask
 
 
-def _inner_group_mask(mask: _Mask, groups: Sequence[_RunGroup]) -> _Mask:
+def _inner_group_mask(mask: _DependenceMask, groups: Sequence[_RunGroup]) -> _DependenceMask:
     """Return the bit mask of a body's run groups (bit i is group i): 1 if the outer group that
     contains the group has 1 in `mask`.
     """
     return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
 
 
-def _outer_group_mask(mask: _Mask, groups: Sequence[_RunGroup]) -> _Mask:
+def _outer_group_mask(mask: _DependenceMask, groups: Sequence[_RunGroup]) -> _DependenceMask:
     """Return the bit mask of outer run groups (bit i is group i): 1 if any inner group within the
     outer group has 1 in `mask`.
     """
     return _mask_union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
 
-def _mask_union(masks: Iterable[_Mask]) -> _Mask:
+def _mask_union(masks: Iterable[_DependenceMask]) -> _DependenceMask:
     """Return the bitwise OR of all masks, or 0 if there are none."""
     joined = 0
     for mask in masks:
@@ -110,7 +114,7 @@ class _DependenceWalk:
 
     def mark_nodes(
         self, nodes: Iterable[Node], scope: _MaskScope, group_runs: Sequence[int]
-    ) -> tuple[tuple[Node, ...], _Mask]:
+    ) -> tuple[tuple[Node, ...], _DependenceMask]:
         """Return the marked nodes, and a bit mask of the run groups that need an input.
 
         `group_runs` says how many runs each group has. The masks of results are written to the
@@ -131,7 +135,7 @@ class _DependenceWalk:
             everything |= mask
         return tuple(marked), everything
 
-    def result_masks(self, node: Node, scope: _MaskScope) -> list[_Mask]:
+    def result_masks(self, node: Node, scope: _MaskScope) -> list[_DependenceMask]:
         """Return the bit mask of each result of a node: the run groups that need an input."""
         provided = scope.masks_of_tensors(node.inputs)
         if not node.bodies:
@@ -147,7 +151,9 @@ class _DependenceWalk:
         indices = range(len(node.outputs))
         return [mask | _mask_union(end[at] for end in ends if at < len(end)) for at in indices]
 
-    def _function_result_masks(self, body: Graph, provided: tuple[_Mask, ...]) -> list[_Mask]:
+    def _function_result_masks(
+        self, body: Graph, provided: tuple[_DependenceMask, ...]
+    ) -> list[_DependenceMask]:
         """Return the bit masks of a function's results, given the bit masks of its arguments."""
         key = id(body), provided
         if key not in self._ends:
@@ -155,8 +161,8 @@ class _DependenceWalk:
         return self._ends[key]
 
     def _body_output_masks(
-        self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[_Mask]
-    ) -> list[_Mask]:
+        self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[_DependenceMask]
+    ) -> list[_DependenceMask]:
         """Return the bit masks of a body's outputs, given the bit masks of its inputs."""
         scope = _MaskScope(enclosing)
         scope.set_masks(body.inputs, provided)
@@ -166,7 +172,7 @@ class _DependenceWalk:
 
     def _mark_bodies(
         self, node: Node, scope: _MaskScope, group_runs: Sequence[int]
-    ) -> tuple[Node, _Mask]:
+    ) -> tuple[Node, _DependenceMask]:
         """Return the node with marked bodies, and a bit mask of the runs that need an input."""
         if node.choice == "function":
             body = self._mark_function_body(
@@ -191,7 +197,7 @@ class _DependenceWalk:
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
     def _mark_function_body(
-        self, body: Graph, provided: Sequence[_Mask], group_runs: Sequence[int]
+        self, body: Graph, provided: Sequence[_DependenceMask], group_runs: Sequence[int]
     ) -> Graph:
         """Return a copy of a function's body, marked for arguments with these bit masks."""
         masks, similar = _merge_equal_groups(provided, group_runs)
@@ -316,7 +322,7 @@ class _LoopIterationMasks(NamedTuple):
         period = len(self.states) - self.back
         return -((state_index - self.trips) // period)
 
-    def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[_Mask]:
+    def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[_DependenceMask]:
         """Return the bit masks of a loop body's inputs: one bit for each of these run groups."""
         states = self.states or (self.form.first,)
         enclosing = len(groups) // len(states)
@@ -327,7 +333,9 @@ class _LoopIterationMasks(NamedTuple):
         return [_mask_union(masks) for masks in zip(*shifted, strict=True)]
 
 
-def _merge_equal_groups(masks: Sequence[_Mask], group_runs: Sequence[int]) -> tuple[State, State]:
+def _merge_equal_groups(
+    masks: Sequence[_DependenceMask], group_runs: Sequence[int]
+) -> tuple[State, tuple[int, ...]]:
     """Return the masks with equal run groups merged, and the relative numbers of their runs."""
     total: dict[tuple[bool, ...], int] = {}
     for at, count in enumerate(group_runs):
@@ -343,7 +351,10 @@ def _merge_equal_groups(masks: Sequence[_Mask], group_runs: Sequence[int]) -> tu
 
 
 def _with_number_of_constant_runs(
-    node: Node, mask: _Mask, provided: Sequence[_Mask], group_runs: Sequence[int]
+    node: Node,
+    mask: _DependenceMask,
+    provided: Sequence[_DependenceMask],
+    group_runs: Sequence[int],
 ) -> Node:
     """Return the node with the number of its runs that need no input, and its varying inputs."""
     if not mask:

@@ -97,7 +97,7 @@ def backward_cost_of_graph(
     )
 
 
-def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
+def unknown_custom_backward_cost(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
     """Return a backward pass of unknown cost for a custom function, with the reason."""
     return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
 

@@ -23,12 +23,12 @@ Functions: TypeAlias = dict[tuple[int, tuple[tuple[str, str], ...]], Graph]
 _TO_FLOAT, _FROM_FLOAT = "DequantizeLinear", "QuantizeLinear"
 
 
-def mark_value_storage(graph: Graph) -> Graph:
+def mark_value_storage_dtypes(graph: Graph) -> Graph:
     """Return a quantized graph with the stored dtype of each value, and marks on folded nodes."""
     return _with_value_storage(graph, {}, {}) if _is_quantized(graph) else graph
 
 
-def mark_weight_storage(graph: Graph, types: Mapping[str, str]) -> Graph:
+def mark_weight_storage_dtypes(graph: Graph, types: Mapping[str, str]) -> Graph:
     """Return the graph with weights stored in these types, by name, also behind data movement."""
     return _with_value_storage(graph, types, {}) if types else graph
 
@@ -63,7 +63,7 @@ class _StorageScope(NamedTuple):
 def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
     """Return the graph with the stored dtypes of its values; `outer` has those of outer values."""
     scope = _StorageScope(dict(outer), set(), {})
-    floats = set(_memory_value_names(graph))
+    floats = set(_names_of_values_stored_as_declared(graph))
     for index, node in enumerate(graph.nodes):
         _note_result_storage(index, node, floats, scope)
     _note_quantizer_input_storage(graph, floats, scope)
@@ -74,14 +74,14 @@ def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Funct
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def _memory_value_names(graph: Graph) -> Iterator[str]:
+def _names_of_values_stored_as_declared(graph: Graph) -> Iterator[str]:
     """Yield the names of values that are stored as declared: outputs and inputs of bodies."""
     yield from (spec.name for spec in graph.outputs)
     for node in graph.nodes:
         if node.bodies and node.choice != "function":
             yield from (spec.name for spec in node.inputs if spec is not None)
         for body in node.bodies if node.choice != "function" else ():
-            yield from _memory_value_names(body)
+            yield from _names_of_values_stored_as_declared(body)
 
 
 def _note_result_storage(index: int, node: Node, floats: set[str], scope: _StorageScope) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @contextmanager
-def restoring_generators() -> Iterator[None]:
+def restoring_random_states() -> Iterator[None]:
     """Return a context after which PyTorch, NumPy and Python have their random states again."""
     import numpy as np
     import torch
@@ -51,18 +51,18 @@ class RandomDraws:
 
 
 @contextmanager
-def seeding_generators() -> Iterator[RandomDraws]:
+def seeding_random_generators() -> Iterator[RandomDraws]:
     """Return a context in which all generators begin at seed 0; it notes who drew numbers."""
     import numpy as np
 
     drawn = RandomDraws()
-    with restoring_generators():
+    with restoring_random_states():
         _seed_torch()
         np.random.seed(0)
         random.seed(0)
-        before = _generator_states()
+        before = _random_generator_states()
         yield drawn
-        after = _generator_states()
+        after = _random_generator_states()
         drawn.by_torch = after[0] != before[0]
         drawn.outside = after[1:] != before[1:]
 
@@ -81,7 +81,7 @@ def _seed_torch() -> None:
         torch.default_generator.manual_seed(0)
 
 
-def _generator_states() -> tuple[Any, ...]:
+def _random_generator_states() -> tuple[Any, ...]:
     """Return the states of PyTorch's, NumPy's and Python's generators, in a form to compare."""
     import numpy as np
     import torch

@@ -19,7 +19,7 @@ from crossflops.load.protobuf import (
     SCHEMA,
     look_up_schema_or_version,
     onnx_cpp_library,
-    replace_look_up,
+    replace_schema_look_up,
 )
 from crossflops.threads import filter_warnings
 
@@ -115,7 +115,7 @@ def receive_file_read_ahead(path: str) -> bytes | None:
     other = _reading.pop(path, None)
     data = other.receive_answer() if other else None
     if other and data:
-        replace_look_up(other.look_up_schema_or_version)
+        replace_schema_look_up(other.look_up_schema_or_version)
         _ready.append(other)
         _asked.append(other)
     elif other:

@@ -77,7 +77,7 @@ _LARGE = 1024  # elements from which on it is worth it
 _CHUNK = 1 << 18  # elements that are written at once
 
 
-def is_filled_array(array: Any) -> bool:
+def is_missing_weight_array(array: Any) -> bool:
     """Return whether a NumPy array is large and each element is `NUMBER` (a missing weight)."""
     if array.dtype.kind != "f" or array.size <= _LARGE:
         return False

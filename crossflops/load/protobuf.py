@@ -75,7 +75,7 @@ class Schema(NamedTuple):
 def look_up_schema_or_version(kind: str, *key: Any) -> Any:
     """Return an operator's schema as a tuple, or a domain's newest version, by ONNX's library.
 
-    The library runs in this process; see `replace_look_up`.
+    The library runs in this process; see `replace_schema_look_up`.
     """
     if kind == NEWEST:
         return int(onnx_cpp_library().defs.schema_version_map().get(*key, (0, 0))[1])
@@ -91,7 +91,7 @@ def look_up_schema_or_version(kind: str, *key: Any) -> Any:
 _asked: list[Callable[..., Any]] = [look_up_schema_or_version]  # the last one is
 
 
-def replace_look_up(other: Callable[..., Any]) -> None:
+def replace_schema_look_up(other: Callable[..., Any]) -> None:
     """From now on call `other`, which sends a request to another process, instead of
     `look_up_schema_or_version`.
     """

@@ -178,23 +178,23 @@ _COPIED = {**dict.fromkeys((*_MESSAGES, _TENSOR), SMALL), _STRING: _LARGEST_STRI
 _COPIED |= dict.fromkeys((_DROP, _METADATA), -1)
 
 
-def copy_without_large_data(data: Data, copy: str = "") -> bytes:
+def copy_without_large_data(data: Data, external_file: str = "") -> bytes:
     """Return the bytes of an ONNX model without large tensor data, doc strings and stack traces.
 
-    What remains is a ModelProto of its own. Where the data have a `copy` beside it, a file of this
-    name, payloads of raw bytes are external data in there, and others remain. Raises TargetError,
-    which names the byte, when the file is damaged, a payload has not the size that its tensor
-    says, or too much remains.
+    What remains is a ModelProto of its own. If `external_file` names a file beside it that has the
+    data, payloads of raw bytes are external data in that file, and others remain. Raises
+    TargetError, which names the byte, when the file is damaged, a payload has not the size that
+    its tensor says, or too much remains.
     """
-    return _ModelCopier(data, copy).copy_message("model", 0, len(data), 0)
+    return _ModelCopier(data, external_file).copy_message("model", 0, len(data), 0)
 
 
 class _ModelCopier:
-    def __init__(self, data: Data, copy: str) -> None:
-        """Take the bytes of a model; `copy` names the file that will hold its tensors, or ""."""
+    def __init__(self, data: Data, external_file: str) -> None:
+        """Take the bytes of a model; `external_file` will hold its tensors ("": none does)."""
         self._data = data
-        self._copy = copy
-        self._dropped = (payload.RAW_DATA,) if copy else payload.FIELDS
+        self._external_file = external_file
+        self._dropped = (payload.RAW_DATA,) if external_file else payload.FIELDS
         self._kept = 0
         self._fields = 0
 
@@ -285,8 +285,10 @@ class _ModelCopier:
             if wire == BYTES and (drop or number == 12):
                 parts.append(self._take_bytes(run, start))
                 run = at
-                if drop and self._copy:
-                    parts.append(_encode_external_data_fields(self._copy, value, at - value))
+                if drop and self._external_file:
+                    parts.append(
+                        _encode_external_data_fields(self._external_file, value, at - value)
+                    )
                 if drop:
                     large[number] = large.get(number, 0) + at - value
         parts.append(self._take_bytes(run, end))

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends.inputs import positional
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.profile import Amount, Profile
 from crossflops.ir.trace import Setting
 from crossflops.rules.rule import Convention
@@ -204,7 +204,7 @@ def under(setting: Setting, model: Any) -> Iterator[None]:
     before = [(layer, layer.training) for layer in model.modules() if hasattr(layer, "training")]
     model.train(setting.training)
     try:
-        with seeding_generators(), torch.set_grad_enabled(setting.grad):
+        with seeding_random_generators(), torch.set_grad_enabled(setting.grad):
             yield
     finally:
         for module, training in before:

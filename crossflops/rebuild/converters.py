@@ -13,7 +13,12 @@ import torch
 from torch import nn
 
 from crossflops.errors import NormalizeError
-from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_filled_array
+from crossflops.load.payload import (
+    NUMBER,
+    drop_tensor_data,
+    is_dataless_tensor,
+    is_missing_weight_array,
+)
 from crossflops.patches import inventory
 from crossflops.patches.patching import original_attribute, patching_attribute
 from crossflops.rebuild import layers
@@ -533,7 +538,7 @@ def _remove_values_of_uniform_weights(graph: Any) -> set[str]:
     names = set()
     for name, value in graph.initializers.items():
         stored = value.const_value
-        if isinstance(stored, onnx_ir.Tensor) and is_filled_array(stored.numpy()):
+        if isinstance(stored, onnx_ir.Tensor) and is_missing_weight_array(stored.numpy()):
             names.add(name)
             value.const_value = onnx_ir.ExternalTensor(
                 "", None, None, stored.dtype, shape=stored.shape, name=name

@@ -115,7 +115,7 @@ class ProfiledStep:
         self._profiler = FlopsProfiler(model, **self._options)
         self._profiler.start()
 
-    def end_step(self) -> None:
+    def show_or_count_step(self) -> None:
         """Handle the end of a step: print the profile if it was profiled, else count the step for
         the rates.
         """
@@ -146,7 +146,7 @@ class ProfiledStep:
         self._is_over = True
         warnings.warn(f"no profile: {reason}", CrossflopsWarning, stacklevel=3)
 
-    def end_training(self) -> None:
+    def warn_if_not_profiled(self) -> None:
         """Handle the end of training: warn if it ended before the chosen step was profiled."""
         self.cancel_profile()
         if not self._is_over:
@@ -209,7 +209,7 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Handle the end of a step: print the profile if it was profiled, else count it."""
-            self._step.end_step()
+            self._step.show_or_count_step()
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Handle an evaluation: leave its time out of the rates."""
@@ -232,7 +232,7 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
 
         def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             """Handle the end of training: warn if it ended before the chosen step was profiled."""
-            self._step.end_training()
+            self._step.warn_if_not_profiled()
 
     return StepCallback()
 
@@ -312,7 +312,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
                 self._step.rates.record_batch_end()
                 return  # a batch whose gradients are kept for the next
             self._done = trainer.global_step
-            self._step.end_step()
+            self._step.show_or_count_step()
             if self._done % trainer.log_every_n_steps == 0:
                 pl_module.log_dict(self._step.rates.take_rates())
 
@@ -327,7 +327,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             """Handle the end of training: warn if it ended before the chosen step was profiled."""
             self._stop_recording_calls()
-            self._step.end_training()
+            self._step.warn_if_not_profiled()
 
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             """Handle an error of the training: remove the profiler's hooks from the model."""

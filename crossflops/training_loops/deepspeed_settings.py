@@ -31,7 +31,7 @@ class ProfilerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     output_file: str | None = None
 
 
-def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
+def read_flops_profiler_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
     """Return the settings of the `flops_profiler` block in `config`: a file, its content, or the
     block alone.
 

@@ -126,11 +126,11 @@ class _ChosenStep:
     def watch_for_chosen_step(self) -> None:
         """Begin to watch for optimizer steps, and for the exit of the process."""
         atexit.register(self._write_reason_at_exit)
-        self._observe_steps()
+        self._register_optimizer_step_hook()
         if self._settings.step == FIRST_STEP:
             self._record_called_modules()
 
-    def _observe_steps(self) -> None:
+    def _register_optimizer_step_hook(self) -> None:
         """Register a hook that runs after each optimizer step, and after all hooks that exist
         now.
         """
@@ -164,9 +164,9 @@ class _ChosenStep:
         self._latest = weakref.ref(optimizer)
         if self._last is None or self._last() is not optimizer:
             return
-        self._end_step()
+        self._start_or_stop_profile_at_step_end()
 
-    def _end_step(self) -> None:
+    def _start_or_stop_profile_at_step_end(self) -> None:
         """Handle the end of a training step: begin to profile if the next one is the chosen one,
         write the profile if this one was.
         """
@@ -174,7 +174,7 @@ class _ChosenStep:
         if self._profiler is None and self._called:
             self._remove_all_hooks()
             self._profiler = self._start_profiler()
-            self._observe_steps()
+            self._register_optimizer_step_hook()
         elif self._profiler is None and self._steps >= chosen - 2:
             self._record_called_modules()
         elif self._profiler is not None and self._steps >= chosen:

@@ -22,7 +22,10 @@ from crossflops.profiling.ranks import Round, sharing_processes
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
 from crossflops.tools.registry import conventions_from_texts
-from crossflops.training_loops.deepspeed_settings import ProfilerSettings, read_settings
+from crossflops.training_loops.deepspeed_settings import (
+    ProfilerSettings,
+    read_flops_profiler_settings,
+)
 from crossflops.verbs.profile.account import RatedAgainst, Timing, build_training_profile
 from crossflops.verbs.profile.observed import count_observed_step
 
@@ -104,7 +107,7 @@ class FlopsProfiler:
 
         Raises InputError for a block that is wrong.
         """
-        block: ProfilerSettings = read_settings(config)
+        block: ProfilerSettings = read_flops_profiler_settings(config)
         profiler = cls(
             model,
             step=block.profile_step,
@@ -189,7 +192,7 @@ class FlopsProfiler:
     def profile(self) -> "ShownProfile":
         """The profile of the observed step. Raises CrossflopsError if no step was observed."""
         if self._profile is None:
-            self._profile = self._count_step()
+            self._profile = self._profile_of_observed_step()
         return self._profile
 
     @property
@@ -232,7 +235,7 @@ class FlopsProfiler:
         )
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
-    def _count_step(self) -> "ShownProfile":
+    def _profile_of_observed_step(self) -> "ShownProfile":
         """Return the profile of the observed step, which is counted now. Raises CrossflopsError
         without a step.
         """

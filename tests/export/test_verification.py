@@ -11,7 +11,7 @@ from crossflops.bench.agreement import compare_with_onnxruntime
 from crossflops.cli import main
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends import ModelRun, Source
-from crossflops.frontends.pytorch.observe.outputs import run_torch_copies
+from crossflops.frontends.pytorch.observe.outputs import run_torch_copies_and_measure_rounding
 from crossflops.ir.agreement import Agreement, OutputAgreement
 from crossflops.ir.trace import Setting
 from crossflops.verbs.api import export
@@ -169,7 +169,7 @@ def block(tmp_path_factory):
     torch.manual_seed(0)
     model, x = Block(), torch.randn(8, 16)
     (file,) = export(model, x, to="onnx", file=tmp_path_factory.mktemp("block") / "block.onnx")
-    return file, run_torch_copies(Source(model, (x,), {}), Setting())
+    return file, run_torch_copies_and_measure_rounding(Source(model, (x,), {}), Setting())
 
 
 @pytest.mark.parametrize("fault", [other_epsilon, dropped_bias, swapped_axis])

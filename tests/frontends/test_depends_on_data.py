@@ -14,7 +14,7 @@ from crossflops.frontends.pytorch.record import (
     open_size_limit,
     tracing,
 )
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.measurement import Run
 from crossflops.ir.trace import Setting
 from tests.models import Apply, F, nn, torch
@@ -251,7 +251,7 @@ DRAWN = {
 def test_what_is_drawn_is_what_a_run_from_seed_0_draws(name):
     """The sizes are those of such a run, the report says so, and nobody's generator moves."""
     model, x = layer(DRAWN[name]), rows(40)
-    with seeding_generators():
+    with seeding_random_generators():
         kept = len(model(x))
     before = torch.get_rng_state(), np.random.get_state()[2], random.getstate()
     report = crossflops.count(model, (x,))

@@ -61,7 +61,7 @@ def test_the_grouped_products_give_what_the_loop_gives(tmp_path):
     """Rows of 3 sequences, each with its own experts; a small model keeps its loop."""
     from crossflops.frontends.pytorch.load.expert_loops import (
         _FORWARDS,
-        run_expert_loops_as_grouped_products,
+        make_expert_loops_grouped_products,
     )
 
     with warnings.catch_warnings():
@@ -69,7 +69,7 @@ def test_the_grouped_products_give_what_the_loop_gives(tmp_path):
         model = load_target_source(
             config(tmp_path, 1, 64, 8, 48), {}, (), sizes={"seq": TOKENS}
         ).model
-    assert not run_expert_loops_as_grouped_products(model)
+    assert not make_expert_loops_grouped_products(model)
     (experts,) = (m for m in model.modules() if type(m).__name__ == "DbrxExperts")
     torch.manual_seed(0)
     for weight in experts.parameters():

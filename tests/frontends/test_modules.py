@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.frontends.converted import graph_parameter_fields
+from crossflops.frontends.converted import parameter_size_fields
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from tests.models import Apply, Holder, nn, torch
 
@@ -29,7 +29,7 @@ def test_a_module_under_two_names_is_one_row():
     rows = table(nn.ModuleDict({"a": layer, "b": layer, "c": Holder(layer)}))
     (row,) = [row for row in rows if row.params]
     assert row.names == ("a", "b", "c.inner")
-    assert graph_parameter_fields(rows)["params"] == 2 * 3 + 3
+    assert parameter_size_fields(rows)["params"] == 2 * 3 + 3
 
 
 def test_tied_parameters_are_counted_once():
@@ -40,7 +40,7 @@ def test_tied_parameters_are_counted_once():
     weights = [param for row in rows for param in row.params if param.name == "weight"]
     assert weights[0].storage == weights[1].storage
     assert [row.path for row in rows if row.params] == ["0", "1"]
-    assert graph_parameter_fields(rows)["params"] == 16 + 4 + 4
+    assert parameter_size_fields(rows)["params"] == 16 + 4 + 4
 
 
 def test_parameters_of_the_module_itself_are_its_own():
@@ -50,7 +50,7 @@ def test_parameters_of_the_module_itself_are_its_own():
     root, norm = table(model)
     assert [(param.name, param.shape) for param in root.params] == [("scale", (3,))]
     assert [param.name for param in norm.params] == ["weight", "bias"]
-    assert graph_parameter_fields((root, norm))["params"] == 3 + 8 + 8
+    assert parameter_size_fields((root, norm))["params"] == 3 + 8 + 8
 
 
 def test_settings_are_plain_attributes():

@@ -201,12 +201,12 @@ def test_a_copy_owns_parameters_and_buffers():
 
 def test_a_copy_takes_memory_when_it_is_written():
     """Until then it has the numbers of the model, which stay where they are."""
-    from crossflops.frontends.pytorch.load.model import running_model_copy
+    from crossflops.frontends.pytorch.load.model import using_model_copy_for_one_run
 
     network = nn.Linear(4, 4)
     numbers = network.weight.detach().numpy()  # the memory of the model itself
     before = numbers.copy()
-    with running_model_copy(network, training=False) as own:
+    with using_model_copy_for_one_run(network, training=False) as own:
         assert torch._C._data_address(own.weight) == numbers.ctypes.data
         with torch.no_grad():
             own.weight.add_(1)

@@ -132,7 +132,7 @@ def test_a_step_without_a_profile_is_said_once():
         step.give_up_profile("so it is")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        step.end_training()
+        step.warn_if_not_profiled()
 
 
 def test_the_first_step_is_refused():

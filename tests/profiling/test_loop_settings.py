@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.training_loops.deepspeed_settings import read_settings
+from crossflops.training_loops.deepspeed_settings import read_flops_profiler_settings
 
 DOCUMENTED = {  # deepspeed.ai/docs/config-json, "Flops Profiler"
     "enabled": False,
@@ -19,7 +19,7 @@ DOCUMENTED = {  # deepspeed.ai/docs/config-json, "Flops Profiler"
 
 def test_the_documented_block_is_the_default():
     """Each key of the documentation has the value that it has there."""
-    read = read_settings({})
+    read = read_flops_profiler_settings({})
     assert {name: getattr(read, name) for name in DOCUMENTED} == DOCUMENTED
 
 
@@ -29,8 +29,12 @@ def test_a_file_a_configuration_and_a_block_are_read_alike(tmp_path):
     whole = {"train_batch_size": 8, "flops_profiler": block}
     file = tmp_path / "ds.json"
     file.write_text(json.dumps(whole))
-    assert read_settings(file) == read_settings(whole) == read_settings(block)
-    assert read_settings(file).profile_step == 5
+    assert (
+        read_flops_profiler_settings(file)
+        == read_flops_profiler_settings(whole)
+        == read_flops_profiler_settings(block)
+    )
+    assert read_flops_profiler_settings(file).profile_step == 5
 
 
 @pytest.mark.parametrize(
@@ -46,13 +50,13 @@ def test_a_file_a_configuration_and_a_block_are_read_alike(tmp_path):
 def test_what_is_wrong_is_refused(wrong):
     """A key that nobody reads is a mistake, and no default is taken for it."""
     with pytest.raises(InputError):
-        read_settings(wrong)
+        read_flops_profiler_settings(wrong)
 
 
 def test_no_file_and_no_json(tmp_path):
     """In one sentence each."""
     with pytest.raises(InputError, match="cannot read"):
-        read_settings(tmp_path / "none.json")
+        read_flops_profiler_settings(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InputError, match="is not valid JSON"):
-        read_settings(tmp_path / "bad.json")
+        read_flops_profiler_settings(tmp_path / "bad.json")

@@ -9,7 +9,7 @@ from crossflops.errors import InputError
 from crossflops.frontends.boosting.file import BoostedFile
 from crossflops.frontends.boosting.reading import read_file_trees, read_model_trees
 from crossflops.frontends.boosting.trees import LEAF, BoostedTrees
-from crossflops.frontends.converted import graph_parameter_fields, with_graph_identity
+from crossflops.frontends.converted import parameter_size_fields, with_graph_identity
 from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
@@ -80,7 +80,7 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
         settings={},
     )
     trace = Trace(calls=(), modules=(module,), setting=setting, framework="boosting")
-    return with_graph_identity(graph, graph.name, **graph_parameter_fields((module,))), trace
+    return with_graph_identity(graph, graph.name, **parameter_size_fields((module,))), trace
 
 
 def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:

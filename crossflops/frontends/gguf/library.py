@@ -33,7 +33,7 @@ class GgufFiles(Library):
         file = read_gguf_file(name)
         content = transformers_config_content(file)
         require_packages(("torch", "transformers"), f"count {name}", "gguf")
-        from crossflops.frontends.pytorch.load.libraries import build_config_model
+        from crossflops.frontends.pytorch.load.libraries import build_transformers_config_model
         from crossflops.frontends.pytorch.load.stored_types import set_storage_types
         from crossflops.frontends.pytorch.load.weight_types import UNPACKED, split_weight_dtype
 
@@ -45,9 +45,9 @@ class GgufFiles(Library):
                 "leave out that --arg; only --arg dtype=float16 can be used, which sets the "
                 "type of computation",
             )
-        dtype = named or _common_matrix_type(file) or UNPACKED
+        dtype = named or _common_float_matrix_type(file) or UNPACKED
         content["torch_dtype"] = dtype
-        built = build_config_model(content, name, {}, sizes, with_type_note=False)
+        built = build_transformers_config_model(content, name, {}, sizes, with_type_note=False)
         layers = int(built.model.config.num_hidden_layers)
         types = find_storage_types(file, built.model.named_parameters(), layers)
         set_storage_types(built.model, types)
@@ -56,7 +56,7 @@ class GgufFiles(Library):
         return msgspec.structs.replace(built, origin=origin, notes=notes)
 
 
-def _common_matrix_type(file: GgufFile) -> str:
+def _common_float_matrix_type(file: GgufFile) -> str:
     """Return the float type of all matrices of a file, "" if they are quantized or differ."""
     kinds = {tensor.dtype for tensor in file.tensors.values() if len(tensor.shape) > 1}
     return next(iter(kinds)) if len(kinds) == 1 and kinds <= {*_FLOATS} else ""

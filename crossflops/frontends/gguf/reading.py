@@ -50,7 +50,7 @@ def read_gguf_file(target: str) -> GgufFile:
     require_packages(("gguf",), f"read {path.name}", "gguf")
     metadata: dict[str, Any] = {}
     tensors: dict[str, StoredTensor] = {}
-    for index, part in enumerate(_all_parts(path)):
+    for index, part in enumerate(_all_part_files(path)):
         reader = _open_reader(part)
         if index == 0:
             metadata = dict(_metadata_values(reader))
@@ -58,7 +58,7 @@ def read_gguf_file(target: str) -> GgufFile:
     return GgufFile(str(target), metadata, tensors)
 
 
-def _all_parts(path: Path) -> list[Path]:
+def _all_part_files(path: Path) -> list[Path]:
     """Return the files of a model that is split into parts, in their order, else the file."""
     match = _PART.fullmatch(path.name)
     if match is None:

@@ -32,7 +32,7 @@ def find_storage_types(
     Raises:
         TargetError: A parameter has no tensor of its shape, or a tensor belongs to none.
     """
-    names = _tensor_names(file, layers)
+    names = _gguf_tensor_name_table(file, layers)
     left = {name for name in file.tensors if not name.startswith(_OTHERS)}
     types: dict[str, str] = {}
     for name, parameter in parameters:
@@ -53,7 +53,7 @@ def find_storage_types(
     return types
 
 
-def _tensor_names(file: GgufFile, layers: int) -> Any:
+def _gguf_tensor_name_table(file: GgufFile, layers: int) -> Any:
     """Return gguf's table of the names of tensors by those of transformers."""
     import gguf
 

@@ -142,9 +142,9 @@ class Jax(ShapeTracedFrontend):
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
         """Return the cost of the backward pass of each function with a custom derivative."""
-        from crossflops.frontends.jax.train.own_backward import jax_own_backwards
+        from crossflops.frontends.jax.train.own_backward import jax_custom_backward_costs
 
-        return jax_own_backwards(source, setting)
+        return jax_custom_backward_costs(source, setting)
 
     def limit_threads(self, threads: int) -> None:
         """Limit this process to `threads` CPUs, since XLA starts one thread for each CPU."""
@@ -159,9 +159,9 @@ class Jax(ShapeTracedFrontend):
 
     def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, outputs, and how much rounding changes them."""
-        from crossflops.frontends.jax.observe.outputs import run_jax_outputs
+        from crossflops.frontends.jax.observe.outputs import run_jax_and_measure_rounding
 
-        return run_jax_outputs(source, setting)
+        return run_jax_and_measure_rounding(source, setting)
 
 
 FRONTEND: Frontend = Jax()

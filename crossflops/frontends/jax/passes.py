@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.converted import (
-    graph_parameter_fields,
+    parameter_size_fields,
     with_graph_identity,
     with_parameter_names,
 )
@@ -23,7 +23,7 @@ from crossflops.frontends.jax.convert.added_nodes import (
     is_added_node_key,
 )
 from crossflops.frontends.jax.convert.converter import (
-    attempt_jax_conversion,
+    convert_with_first_working_rules,
     declare_opsets,
     drop_dropout_mode_inputs,
     drop_zero_biases,
@@ -37,7 +37,7 @@ from crossflops.frontends.jax.convert.converter import (
     write_jax_onnx,
 )
 from crossflops.frontends.jax.convert.gradients import (
-    mark_jax_gradients,
+    mark_gradient_stops_and_recomputed_nodes,
     with_custom_derivative_functions,
 )
 from crossflops.frontends.jax.convert.linking import count_nodes_as_equations, link_equations
@@ -157,7 +157,9 @@ def _retry_without_failing_rules(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
     """Return the state after these passes, with rules of jax2onnx that do not fail."""
-    return attempt_jax_conversion(lambda opaque: run(_with_state_fields(state, opaque=opaque)))
+    return convert_with_first_working_rules(
+        lambda opaque: run(_with_state_fields(state, opaque=opaque))
+    )
 
 
 def _write_onnx_model(state: JaxConversion) -> JaxConversion:
@@ -291,12 +293,12 @@ def _count_nodes_as_equations(graph: Graph, state: JaxConversion) -> Graph:
     return count_added_nodes_as_nothing(count_nodes_as_equations(graph, state.equations, origins))
 
 
-def _apply_gradient_marks(graph: Graph, state: JaxConversion) -> Graph:
+def _mark_stops_and_recomputed_nodes(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with marks on nodes without gradients and on recomputed nodes."""
-    return mark_jax_gradients(graph, state.equations, state.origins)
+    return mark_gradient_stops_and_recomputed_nodes(graph, state.equations, state.origins)
 
 
-def _add_own_gradients(graph: Graph, state: JaxConversion) -> Graph:
+def _add_custom_derivative_functions(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with its functions that have a custom derivative."""
     return with_custom_derivative_functions(graph, state.own, state.origins, state.equations)
 
@@ -308,7 +310,7 @@ def _name_weights_as_in_model(graph: Graph, state: JaxConversion) -> Graph:
 
 def _identify_jax_graph(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with the name, parameter sizes and hash of the model."""
-    return with_graph_identity(graph, state.name, **graph_parameter_fields(state.trace.modules))
+    return with_graph_identity(graph, state.name, **parameter_size_fields(state.trace.modules))
 
 
 def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
@@ -380,13 +382,13 @@ _LINK: Passes[JaxConversion] = (
     _STAND,
     Pass(
         "mark gradients",
-        _graph_rewrite(_apply_gradient_marks),
+        _graph_rewrite(_mark_stops_and_recomputed_nodes),
         fact_set(OBSERVED),
         fact_set(GRADIENTS),
     ),
     Pass(
         "add own functions",
-        _graph_rewrite(_add_own_gradients),
+        _graph_rewrite(_add_custom_derivative_functions),
         fact_set(ONNX_NAMES),
         fact_set(FUNCTIONS),
     ),

@@ -45,7 +45,7 @@ def local_functions(model: Any) -> dict[Identity, Any]:
     }
 
 
-def size_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
+def node_count_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
     """Return the number of nodes once all function calls are inlined; 0 if there is no call.
 
     It is computed without expanding. Raises TargetError when a function calls itself, or when
@@ -320,7 +320,7 @@ class Calls:
         self._units: dict[Key, Unit] = {}
         self._numbers: dict[str, int] = {}
 
-    def opset(self, node: Any) -> dict[str, int]:
+    def opset_of_called_function(self, node: Any) -> dict[str, int]:
         """Return the operator set versions, by domain, of the function that a node calls."""
         own = self._functions[function_identity(node)].opset_import
         return {**self._opset, **{imported.domain: imported.version for imported in own}}
@@ -374,7 +374,7 @@ class Calls:
         """Return the called function as a model, with shapes inferred for these operands."""
         function = self._functions[function_identity(node)]
         model = onnx_message_module().ModelProto(ir_version=_IR_VERSION)
-        for domain, version in self.opset(node).items():
+        for domain, version in self.opset_of_called_function(node).items():
             model.opset_import.add(domain=domain, version=version)
         graph = model.graph
         graph.name = function.name

@@ -379,7 +379,9 @@ def _build_function_graph(
         graph = unit.model.graph
         known = unit.types
         inside = _graph_value_specs(graph, known)
-        there = msgspec.structs.replace(reading, opset=reading.calls.opset(node), editions={})
+        there = msgspec.structs.replace(
+            reading, opset=reading.calls.opset_of_called_function(node), editions={}
+        )
         reading.bodies[unit.name] = Graph(
             name=unit.name,
             nodes=_level_nodes(

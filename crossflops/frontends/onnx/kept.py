@@ -44,11 +44,13 @@ def with_restored_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
         at = nodes.index(inside[0])
         gone = {node.key for node in inside}
         nodes = [node for node in nodes if node.key not in gone]
-        nodes.insert(at, _single_run_loop(name, loop, inside, graph))
+        nodes.insert(at, _loop_node_with_unrolled_body(name, loop, inside, graph))
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def _single_run_loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node:
+def _loop_node_with_unrolled_body(
+    name: str, loop: LoopOfFile, inside: list[Node], graph: Graph
+) -> Node:
     """Return a Loop node whose body is these nodes, and runs once."""
     made = {spec.name: spec for node in inside for spec in node.outputs if spec}
     taken = {

@@ -81,7 +81,7 @@ class _HolderForm(NamedTuple):
         return frozenset(index for index in indices if 0 <= index < self.carried)
 
 
-def _holder_form(node: Node) -> _HolderForm:
+def _form_of_node_with_bodies(node: Node) -> _HolderForm:
     """Return how a node with bodies (Loop, Scan, If, a call) passes values in and out of them."""
     kind, inputs = node.op.type if not node.op.domain else "", len(node.inputs)
     if node.choice == "function":
@@ -114,9 +114,9 @@ class _LivenessWalk:
             for node in reversed(nodes):
                 indices = _positions_of_names(node.outputs, needed)
                 if not indices:
-                    node = self._dead_node(node)
+                    node = self._as_dead_node(node)
                 elif node.bodies:
-                    node = self._mark_in_bodies(node, indices, needed)
+                    node = self._mark_dead_nodes_in_bodies(node, indices, needed)
                 else:
                     needed.update(spec.name for spec in node.inputs if spec is not None)
                 marked.append(node)
@@ -125,7 +125,7 @@ class _LivenessWalk:
                 return tuple(reversed(marked))
             needed |= more
 
-    def _dead_node(self, node: Node) -> Node:
+    def _as_dead_node(self, node: Node) -> Node:
         """Return a copy of the node that is marked as dead, with all nodes in its bodies."""
         bodies = []
         for body in node.bodies:
@@ -133,20 +133,24 @@ class _LivenessWalk:
                 self._read.append(body)
                 nodes = []
                 for inner in body.nodes:
-                    nodes.append(self._dead_node(inner))
+                    nodes.append(self._as_dead_node(inner))
                 self._dead[id(body)] = msgspec.structs.replace(body, nodes=tuple(nodes))
             bodies.append(self._dead[id(body)])
         return msgspec.structs.replace(node, dead=True, bodies=tuple(bodies))
 
-    def _mark_in_bodies(self, node: Node, indices: frozenset[int], needed: set[str]) -> Node:
+    def _mark_dead_nodes_in_bodies(
+        self, node: Node, indices: frozenset[int], needed: set[str]
+    ) -> Node:
         """Return a node with bodies with marks on dead nodes in them; these results are needed."""
-        form = _holder_form(node)
+        form = _form_of_node_with_bodies(node)
         states = frozenset(index for index in indices if index < form.carried)
         while True:
             bodies, outer, more = [], set[str](), states
             for body in node.bodies:
                 results = form.body_outputs_needed(body, indices | states)
-                marked, read = self._mark_body(body, results, node.choice == "function")
+                marked, read = self._mark_dead_nodes_in_body(
+                    body, results, node.choice == "function"
+                )
                 bodies.append(marked)
                 more |= form.positions_of_carried_values(body, read)
                 outer |= read
@@ -162,7 +166,7 @@ class _LivenessWalk:
         needed |= outer.difference(*(_spec_names(body.inputs) for body in node.bodies))
         return _with_bodies(node, tuple(bodies))
 
-    def _mark_body(
+    def _mark_dead_nodes_in_body(
         self, body: Graph, indices: frozenset[int], called: bool
     ) -> tuple[Graph, set[str]]:
         """Return a body with marks on dead nodes, and the outer names that it reads.

@@ -213,7 +213,7 @@ def loop_value_key(node: Any, value: Any) -> str:
     return f"{node.name}/{value.name}"
 
 
-def varying_loop_values(graph: Any) -> set[str]:
+def keys_of_loop_values_with_varying_shape(graph: Any) -> set[str]:
     """Return the keys of carried values whose shape may differ between runs of their Loop."""
     unproven_loops = set()
     for node in graph.node:
@@ -224,7 +224,7 @@ def varying_loop_values(graph: Any) -> set[str]:
             if came is not None and (gave is None or gave.shape != came):
                 unproven_loops.add(loop_value_key(node, value))
         for inner in node_subgraphs(node):
-            unproven_loops |= varying_loop_values(inner)
+            unproven_loops |= keys_of_loop_values_with_varying_shape(inner)
     return unproven_loops
 
 
@@ -305,7 +305,11 @@ def name_nodes_with_bodies(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str,
 
     `graphs` are that of the model and those of functions, each with the prefix of its node keys.
     """
-    return [stored for prefix, graph in graphs for stored in _nodes_with_bodies(graph, prefix)]
+    return [
+        stored
+        for prefix, graph in graphs
+        for stored in _name_nodes_with_bodies_in_graph(graph, prefix)
+    ]
 
 
 def control_by_node_name(
@@ -354,7 +358,7 @@ def _resolve_control_names(
     return {names[name]: value for name, value in provided.items()}
 
 
-def _nodes_with_bodies(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+def _name_nodes_with_bodies_in_graph(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield (key, node) of all nodes with bodies, at any depth, and set their names in place."""
     for number, node in enumerate(graph.node):
         inner = node_subgraphs(node)
@@ -362,7 +366,7 @@ def _nodes_with_bodies(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             node.name = onnx_node_label(node, number)
             yield f"{prefix}{node.name}", node
         for body in inner:
-            yield from _nodes_with_bodies(body, f"{prefix}{node.name}/")
+            yield from _name_nodes_with_bodies_in_graph(body, f"{prefix}{node.name}/")
 
 
 # The branch of an If that runs, where that is known, and what its results look like.

@@ -64,7 +64,7 @@ def place_from_notes(
             text = note.value
     if scopes is None:
         return None
-    paths, classes = _module_scopes(scopes), _list_items_tuple(text)
+    paths, classes = _module_paths_in_scopes_text(scopes), _list_items_tuple(text)
     operator = classes[-1] if len(classes) > len(paths) else ""
     if node.op_type in _PRODUCTS and _MERGED.match(operator):
         stored = (
@@ -142,7 +142,7 @@ def _has_dotted_stored_name(spec: TensorSpec) -> bool:
     return spec.role in ("parameter", "constant") and _PATH.fullmatch(spec.name) is not None
 
 
-def _vectors_of_several_nodes(
+def _vectors_read_by_several_nodes(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> set[str]:
     """Return the names of stored vectors that more than one node reads."""
@@ -169,7 +169,7 @@ def _places_from_names_or_weights(
     named = [place_from_name(node.name) for node in nodes]
     if not any(_has_dotted_stored_name(spec) for spec in specs.values()):
         return named
-    shared = _vectors_of_several_nodes(nodes, specs, sources)
+    shared = _vectors_read_by_several_nodes(nodes, specs, sources)
     known = [
         index
         if index.chain or "/" in without_fusion_suffixes(node.name)
@@ -196,7 +196,7 @@ def _places_with_notes_first(
     They are in the module that owns their weight, or the bias that is added to them; a node that
     (de)quantizes a value is in the module that made it.
     """
-    shared = _vectors_of_several_nodes(nodes, specs, sources)
+    shared = _vectors_read_by_several_nodes(nodes, specs, sources)
     known = [
         _place_from_weight(node, specs, sources, shared) if index is None else index
         for node, index in zip(nodes, placed, strict=True)
@@ -278,7 +278,7 @@ def _place_from_classes(paths: tuple[str, ...], classes: tuple[str, ...]) -> Nod
     return NodePlace(tuple(zip_longest(paths, classes[: len(paths)], fillvalue="")))
 
 
-def _module_scopes(scopes: str) -> tuple[str, ...]:
+def _module_paths_in_scopes_text(scopes: str) -> tuple[str, ...]:
     """Return the module paths in a printed list, whose last item is the operator's own."""
     enclosing, comma, _ = scopes.rpartition("', '")
     if comma and '"' not in scopes and "\\" not in scopes:

@@ -262,7 +262,7 @@ class _NotedWalk:
             key = _number_and_run(node)
             operations = meant.get(key)
             if operations is None:
-                placed.append(self._with_bodies(node))
+                placed.append(self._with_operations_in_bodies(node))
                 continue
             stands = tuple(row.as_node(node.key) for row in operations)
             conversion = ConversionAnnotation(
@@ -284,7 +284,7 @@ class _NotedWalk:
             self.altered.append(number)
         return known
 
-    def _with_bodies(self, node: Node) -> Node:
+    def _with_operations_in_bodies(self, node: Node) -> Node:
         """Return a node without an own operation, with those of the nodes in its bodies."""
         bodies = tuple(map(self._place_operations_in_body, node.bodies))
         same = all(new is old for new, old in zip(bodies, node.bodies, strict=True))

@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import graph_parameter_fields, hash_text
+from crossflops.frontends.converted import hash_text, parameter_size_fields
 from crossflops.frontends.onnx.binding import warn_about_file
 from crossflops.frontends.onnx.modules import NodePlace
 from crossflops.ir.graph import Graph
@@ -67,7 +67,7 @@ class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
 
 def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
     """Return the notes to write into an ONNX file on the parameters of a counted model."""
-    stored = graph_parameter_fields(trace.modules)
+    stored = parameter_size_fields(trace.modules)
     return ParameterNotes(
         version=_VERSION,
         tensors="",
@@ -179,7 +179,7 @@ def with_noted_parameters(
     modules = tuple(
         msgspec.structs.replace(row, params=tuple(by_path.get(row.path, ()))) for row in modules
     )
-    stored = graph_parameter_fields(modules)
+    stored = parameter_size_fields(modules)
     elements, nbytes = notes.packed
     sized = msgspec.structs.replace(
         graph,

@@ -32,7 +32,7 @@ from crossflops.frontends.passes import (
     fact_set,
     take_snapshot,
 )
-from crossflops.frontends.quantization import mark_value_storage
+from crossflops.frontends.quantization import mark_value_storage_dtypes
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Trace
 from crossflops.threads import filter_warnings
@@ -185,7 +185,7 @@ def _is_declared_size(declared: int | None, bound: int | None) -> bool:
     return declared in (None, bound)
 
 
-def _raise_ir_version(state: FileReading) -> FileReading:
+def _increase_old_ir_version(state: FileReading) -> FileReading:
     """Return the state with an IR version in which initializers need not be inputs.
 
     onnxruntime allows them in any version.
@@ -205,13 +205,13 @@ def _inline_file_functions(state: FileReading) -> FileReading:
     """Return the state with local functions inlined, or noted as separate if too large."""
     model, local = state.model, functions.local_functions(state.model)
     separate = bool(local) and not (
-        state.file.inlined and functions.size_after_inlining(model, local) <= functions.LIMIT
+        state.file.inlined and functions.node_count_after_inlining(model, local) <= functions.LIMIT
     )
     editions = {} if separate else functions.inline_function_calls(model, local)
     return _replace_reading_fields(state, local=local, apart=separate, editions=editions)
 
 
-def _resolve_control_options(state: FileReading) -> FileReading:
+def _name_nodes_and_resolve_control(state: FileReading) -> FileReading:
     """Return the state with the caller's loop counts and branches by node name."""
     stored = loops.name_nodes_with_bodies(_graphs_with_name_prefix(state))
     asked = loops.control_by_node_name(stored, state.file.control)
@@ -261,7 +261,7 @@ def _read_module_notes(state: FileReading) -> FileReading:
     return _replace_reading_fields(state, placed=take_module_notes(state.model.graph, noted))
 
 
-def _find_loops(state: FileReading) -> FileReading:
+def _find_loops_to_restore(state: FileReading) -> FileReading:
     """Return the state with the file's Loop nodes, if tools are to see them as one node each."""
     if state.file.inlined:
         return state
@@ -322,9 +322,9 @@ def _mark_file_constants(graph: Graph, state: FileReading) -> Graph:
     return mark_constant_nodes(graph, state.inputs, ARGUMENT)
 
 
-def _mark_file_storage(graph: Graph, state: FileReading) -> Graph:
+def _mark_file_storage_dtypes(graph: Graph, state: FileReading) -> Graph:
     """Return the graph, if quantized, with the dtype in which each value is stored."""
-    return mark_value_storage(graph)
+    return mark_value_storage_dtypes(graph)
 
 
 def _count_file_parameters(state: FileReading) -> FileReading:
@@ -398,9 +398,13 @@ def _with_and_without_run(
         )
 
 
-def _mark_decisions(graph: Graph, state: FileReading) -> Graph:
+def _mark_nodes_that_run_decided(graph: Graph, state: FileReading) -> Graph:
     """Return the graph with marks on nodes whose shapes or branches come from the run."""
-    return shapes.mark_dependent_nodes(graph, state.alone) if state.alone is not None else graph
+    return (
+        shapes.mark_nodes_that_run_changed(graph, state.alone)
+        if state.alone is not None
+        else graph
+    )
 
 
 def _leave_out_unused_nodes(graph: Graph, state: FileReading) -> Graph:
@@ -412,7 +416,7 @@ _INFER: Passes[FileReading] = (
     Pass("read model", _read_file_model, ensures=fact_set(READ, WRITTEN)),
     Pass("read notes", _read_notes, fact_set(WRITTEN), fact_set(NOTES)),
     Pass("bind inputs", _bind_sizes, fact_set(READ), fact_set(BOUND)),
-    Pass("raise version", _raise_ir_version, fact_set(READ), fact_set(LATER_IR)),
+    Pass("raise version", _increase_old_ir_version, fact_set(READ), fact_set(LATER_IR)),
     Pass("read opsets", _read_opsets, fact_set(WRITTEN), fact_set(OPSETS)),
     Pass(
         "inline functions",
@@ -421,13 +425,13 @@ _INFER: Passes[FileReading] = (
         fact_set(FUNCTIONS),
         ends=fact_set(WRITTEN),
     ),
-    Pass("name control", _resolve_control_options, fact_set(FUNCTIONS), fact_set(CONTROL)),
+    Pass("name control", _name_nodes_and_resolve_control, fact_set(FUNCTIONS), fact_set(CONTROL)),
     Pass("add observed control", _add_observed_control, fact_set(CONTROL), fact_set(OBSERVED)),
     Pass(
         "call functions", _separate_large_functions, fact_set(OPSETS, OBSERVED), fact_set(CALLED)
     ),
     Pass("take notes of modules", _read_module_notes, fact_set(NOTES, CONTROL), fact_set(PLACED)),
-    Pass("find whole loops", _find_loops, fact_set(FUNCTIONS), fact_set(LOOPS)),
+    Pass("find whole loops", _find_loops_to_restore, fact_set(FUNCTIONS), fact_set(LOOPS)),
     Pass(
         "infer shapes",
         _infer_file_shapes,
@@ -445,7 +449,7 @@ _BUILD: Passes[FileReading] = (
     ),
     Pass(
         "mark storage",
-        _file_graph_rewrite(_mark_file_storage),
+        _file_graph_rewrite(_mark_file_storage_dtypes),
         fact_set(CONSTANT),
         fact_set(STORED),
     ),
@@ -466,7 +470,7 @@ PIPELINE = Pipeline(
         PassGroup("with and without a run", _with_and_without_run, (*_INFER, *_BUILD)),
         Pass(
             "mark decisions",
-            _file_graph_rewrite(_mark_decisions),
+            _file_graph_rewrite(_mark_nodes_that_run_decided),
             fact_set(RESTORED),
             fact_set(DECIDED),
         ),

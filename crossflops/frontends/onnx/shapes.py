@@ -22,9 +22,9 @@ from crossflops.frontends.onnx.loops import (
     RAN,
     has_control_operator,
     is_onnx_operator,
+    keys_of_loop_values_with_varying_shape,
     levels_of_all_graphs,
     loop_value_key,
-    varying_loop_values,
     write_chosen_branch_shapes,
     write_loop_shapes,
 )
@@ -64,7 +64,7 @@ class InferenceRequest(NamedTuple):
     flat: bool = False
 
 
-class UnrolledModel(NamedTuple):
+class InferredModel(NamedTuple):
     """A model with inferred shapes, and the values of its loops whose shape varies between runs.
 
     `varying` are keys of `loop_value_key`.
@@ -74,12 +74,12 @@ class UnrolledModel(NamedTuple):
     varying: set[str]
 
 
-def infer_and_unroll(model: Any, requested: InferenceRequest) -> UnrolledModel:
+def infer_and_unroll(model: Any, requested: InferenceRequest) -> InferredModel:
     """Return the model with inferred shapes and unrolled loops."""
     if requested.flat or (
         requested.calls is None and not has_control_operator(model.graph, "Loop", "If")
     ):
-        return UnrolledModel(_infer_whole_model(model, requested), set())
+        return InferredModel(_infer_whole_model(model, requested), set())
     from crossflops.frontends.onnx.unroll import (  # most have no loop
         Unrolling,
         loops_with_varying_branch,
@@ -87,7 +87,7 @@ def infer_and_unroll(model: Any, requested: InferenceRequest) -> UnrolledModel:
         unroll_loops,
     )
 
-    inferred, varying = _infer_in_rounds(model, requested)
+    inferred, varying = _infer_shapes_until_stable(model, requested)
     for _ in range(_DEEPEST):
         sized = loops_with_varying_shapes(inferred.graph, requested.trips, varying)
         chosen = sized or loops_with_varying_branch(
@@ -97,11 +97,11 @@ def infer_and_unroll(model: Any, requested: InferenceRequest) -> UnrolledModel:
         config = Unrolling(version, (requested.trips, requested.branches))
         if not chosen or not unroll_loops(model.graph, chosen, config, bool(sized)):
             break
-        inferred, varying = _infer_in_rounds(model, requested)
-    return UnrolledModel(inferred, varying)
+        inferred, varying = _infer_shapes_until_stable(model, requested)
+    return InferredModel(inferred, varying)
 
 
-def _infer_in_rounds(model: Any, requested: InferenceRequest) -> UnrolledModel:
+def _infer_shapes_until_stable(model: Any, requested: InferenceRequest) -> InferredModel:
     """Return the model with inferred shapes, without unrolling.
 
     As soon as a value is found whose shape varies between runs of its loop, everything inferred
@@ -116,14 +116,14 @@ def _infer_in_rounds(model: Any, requested: InferenceRequest) -> UnrolledModel:
         if requested.calls is not None:
             changed |= requested.calls.write_result_types(inferred.graph)
         if not changed:
-            varying |= varying_loop_values(inferred.graph)
+            varying |= keys_of_loop_values_with_varying_shape(inferred.graph)
         if len(varying) > before:
             inferred = _infer_whole_model(model, requested)
         elif changed:
             inferred = _infer_whole_model(inferred, requested)
         else:
-            return UnrolledModel(inferred, varying)
-    return UnrolledModel(_infer_whole_model(model, requested), varying)
+            return InferredModel(inferred, varying)
+    return InferredModel(_infer_whole_model(model, requested), varying)
 
 
 def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:
@@ -543,7 +543,7 @@ def types_of_run(observation: Observation | None) -> Mapping[str, Type]:
     }
 
 
-def mark_dependent_nodes(graph: Graph, without_run: Graph) -> Graph:
+def mark_nodes_that_run_changed(graph: Graph, without_run: Graph) -> Graph:
     """Return the graph with marks on nodes that differ from the same graph without a run."""
     before = {node.key: node for node in without_run.nodes}
     nodes = tuple(_mark_changed_node(node, before.get(node.key)) for node in graph.nodes)
@@ -555,10 +555,10 @@ def _mark_changed_node(node: Node, before: Node | None) -> Node:
     same = before is not None and _control_state(node) == _control_state(before)
     others = before.bodies if same and before is not None else ()
     bodies = (
-        tuple(map(mark_dependent_nodes, node.bodies, others))
+        tuple(map(mark_nodes_that_run_changed, node.bodies, others))
         if same
         else tuple(
-            mark_dependent_nodes(body, msgspec.structs.replace(body, nodes=()))
+            mark_nodes_that_run_changed(body, msgspec.structs.replace(body, nodes=()))
             for body in node.bodies
         )
     )

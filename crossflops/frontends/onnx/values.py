@@ -401,7 +401,7 @@ def _value_of_node(
         shape = shapes.get(node.input[0]) if node.input else None
         return _shape_or_size_value(operator, shape, attributes)
     if operator in _SEQUENCES:
-        return _sequence_value(node, shapes, known_values, attributes)
+        return _sequence_length_value(node, shapes, known_values, attributes)
     if not values or None in values:
         return None
     if any(value is not None and value.rank == MATRIX for value in values):
@@ -431,7 +431,7 @@ def _shape_or_size_value(
     return Value(1, shape[begin:end])
 
 
-def _sequence_value(
+def _sequence_length_value(
     node: Any,
     shapes: Mapping[str, tuple[int, ...] | None],
     known_values: Mapping[str, Value],

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from crossflops.frontends.openvino.reading import IrNet
-from crossflops.frontends.openvino.writer import INT64, IrWriter, onnx_type_number
+from crossflops.frontends.openvino.writer import INT64, IrToOnnxWriter, onnx_type_number
 from crossflops.load.protobuf import onnx_message_module
 
-WriteNet = Callable[[IrWriter], None]
+WriteNet = Callable[[IrToOnnxWriter], None]
 _BRANCHES = {"then": "then_branch", "else": "else_branch"}
 
 
-def write_layer_with_bodies(writer: IrWriter, write_net: WriteNet) -> None:
+def write_layer_with_bodies(writer: IrToOnnxWriter, write_net: WriteNet) -> None:
     """Write a layer with bodies; `write_net` writes the layers of a body."""
     if writer.current_layer.kind == "If":
         _write_if(writer, write_net)
@@ -30,19 +30,19 @@ def write_layer_with_bodies(writer: IrWriter, write_net: WriteNet) -> None:
 
 
 def _body_writer(
-    writer: IrWriter, net: IrNet, outer_values: Mapping[int, str], tag: str
-) -> IrWriter:
+    writer: IrToOnnxWriter, net: IrNet, outer_values: Mapping[int, str], tag: str
+) -> IrToOnnxWriter:
     """Return the writer of a body, with the outer values that its Parameters are."""
     name = f"{writer.prefix}{writer.current_layer.name}/{tag}"
     graph = onnx_message_module().GraphProto(name=name)
-    return IrWriter(net, graph, writer.weights, outer_values, f"{name}/", writer.storage)
+    return IrToOnnxWriter(net, graph, writer.weights, outer_values, f"{name}/", writer.storage)
 
 
-def _add_body_output(body: IrWriter, layer: int, axis: int | None = None) -> None:
+def _add_body_output(body: IrToOnnxWriter, layer: int, axis: int | None = None) -> None:
     """Add what a Result of the body takes as an output, without the axis on which it is joined."""
     result = body.layers[layer]
     body.start_nodes_of_layer(result)
-    value = body.operand_value(0)
+    value = body.operand_value_name(0)
     if axis is None:
         value = body.add_node("Identity", [value])
     else:
@@ -50,13 +50,13 @@ def _add_body_output(body: IrWriter, layer: int, axis: int | None = None) -> Non
     body.graph.output.add(name=value)
 
 
-def _write_if(writer: IrWriter, write_net: WriteNet) -> None:
+def _write_if(writer: IrToOnnxWriter, write_net: WriteNet) -> None:
     """Write If with both branches."""
     bodies: dict[str, Any] = {}
     for tag, attribute in _BRANCHES.items():
         rows = writer.current_layer.maps.get(f"{tag}_port_map", ())
         outer_values = {
-            int(row["internal_layer_id"]): writer.operand_value(int(row["external_port_id"]))
+            int(row["internal_layer_id"]): writer.operand_value_name(int(row["external_port_id"]))
             for kind, row in rows
             if kind == "input"
         }
@@ -71,7 +71,7 @@ def _write_if(writer: IrWriter, write_net: WriteNet) -> None:
             _add_body_output(body, result_layers[port])
         bodies[attribute] = body.graph
     results = [writer.result_name(at) for at in range(len(writer.current_layer.outputs))]
-    writer.add_node("If", [writer.operand_value(0)], results, **bodies)
+    writer.add_node("If", [writer.operand_value_name(0)], results, **bodies)
 
 
 class _Ports(NamedTuple):
@@ -93,7 +93,7 @@ class _Ports(NamedTuple):
     is_known: bool
 
     @classmethod
-    def from_layer(cls, writer: IrWriter) -> "_Ports":
+    def from_layer(cls, writer: IrToOnnxWriter) -> "_Ports":
         """Return the ports of the writer's layer."""
         layer = writer.current_layer
         rows = layer.maps.get("port_map", ())
@@ -130,26 +130,26 @@ class _Ports(NamedTuple):
         follows = all(result in ends for _, result in ports.last)
         return ports._replace(is_known=ports.is_known and follows)
 
-    def final_state_results(self, writer: IrWriter) -> Iterator[str]:
+    def final_state_results(self, writer: IrToOnnxWriter) -> Iterator[str]:
         """Yield the result of the layer that is the last value of each state, "" without one."""
         outputs = {result: at for at, result in self.last}
         for _, _, result in self.states:
             yield writer.result_name(outputs[result]) if result in outputs else ""
 
 
-def _add_body_input(body: IrWriter, name: str) -> str:
+def _add_body_input(body: IrToOnnxWriter, name: str) -> str:
     """Add an input to the graph of a body."""
     value = f"{body.prefix}{name}"
     body.graph.input.add(name=value)
     return value
 
 
-def _write_scan(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
+def _write_scan(writer: IrToOnnxWriter, write_net: WriteNet, ports: _Ports) -> None:
     """Write TensorIterator as Scan: a run takes one element of an axis, of every sliced input."""
     if not ports.sliced:
         writer.add_uncounted_node()
         return
-    outer_values = {inner: writer.operand_value(at) for inner, at in ports.kept.items()}
+    outer_values = {inner: writer.operand_value_name(at) for inner, at in ports.kept.items()}
     body = _body_writer(writer, writer.current_layer.bodies["body"], outer_values, "body")
     first = body.net.layers[0]
     for number, (_, inner, _) in enumerate(ports.states):
@@ -166,7 +166,7 @@ def _write_scan(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     for _, result, axis in ports.joined:
         _add_body_output(body, result, axis)
     backwards = [int(row[3]) for row in ports.sliced]
-    operands = [writer.operand_value(row[0]) for row in (*ports.states, *ports.sliced)]
+    operands = [writer.operand_value_name(row[0]) for row in (*ports.states, *ports.sliced)]
     results = [
         *ports.final_state_results(writer),
         *(writer.result_name(at) for at, _, _ in ports.joined),
@@ -182,16 +182,16 @@ def _write_scan(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     writer.add_node("Scan", operands, results, **attributes)
 
 
-def _write_loop(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
+def _write_loop(writer: IrToOnnxWriter, write_net: WriteNet, ports: _Ports) -> None:
     """Write Loop: a count, a condition, and states; sliced inputs are read by the run's number."""
-    outer_values = {inner: writer.operand_value(at) for inner, at in ports.kept.items()}
+    outer_values = {inner: writer.operand_value_name(at) for inner, at in ports.kept.items()}
     body = _body_writer(writer, writer.current_layer.bodies["body"], outer_values, "body")
     step, _ = _add_body_input(body, "step"), _add_body_input(body, "goes_on")
     body.start_nodes_of_layer(body.net.layers[0])
     for number, (_, inner, _) in enumerate(ports.states):
         body.set_body_parameter(inner, _add_body_input(body, f"state.{number}"))
     for at, inner, axis, _ in ports.sliced:
-        taken = body.add_node("Gather", [writer.operand_value(at), step], axis=axis)
+        taken = body.add_node("Gather", [writer.operand_value_name(at), step], axis=axis)
         body.set_body_parameter(
             inner, body.add_node("Unsqueeze", [taken, body.add_integer_constant((axis,))])
         )
@@ -217,8 +217,8 @@ def _write_loop(writer: IrWriter, write_net: WriteNet, ports: _Ports) -> None:
     joined = [f"{writer.result_name(at)}:runs-first" for at, _, _ in ports.joined]
     operands = [
         count,
-        writer.operand_value(1),
-        *(writer.operand_value(at) for at, _, _ in ports.states),
+        writer.operand_value_name(1),
+        *(writer.operand_value_name(at) for at, _, _ in ports.states),
     ]
     writer.add_node(
         "Loop", operands, [*ports.final_state_results(writer), *joined], body=body.graph

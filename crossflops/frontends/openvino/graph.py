@@ -17,7 +17,7 @@ from crossflops.frontends.openvino.reading import IrLayer, IrNet, read_ir_model
 from crossflops.frontends.openvino.writer import (
     DOMAIN,
     OPSET,
-    IrWriter,
+    IrToOnnxWriter,
     layers_in_run_order,
     onnx_type_number,
 )
@@ -41,7 +41,7 @@ def build_openvino_graph(
             "leave out --train-mode",
         )
     net = read_ir_model(Path(file.path))
-    model, storage = write_model(net, file)
+    model, storage = write_net_as_onnx_model(net, file)
     _warn_of_variables(net)
     described = OnnxFile(path=file.path, specs=file.specs, control=control)
     made = [model]
@@ -84,19 +84,19 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def write_model(net: IrNet, file: OpenvinoFile) -> tuple[Any, dict[str, str]]:
+def write_net_as_onnx_model(net: IrNet, file: OpenvinoFile) -> tuple[Any, dict[str, str]]:
     """Return an ONNX model of a file, and the types in which it stores converted weights."""
     model = onnx_message_module().ModelProto(ir_version=_IR_VERSION)
     model.opset_import.add(domain="", version=OPSET)
     model.opset_import.add(domain=DOMAIN, version=1)
     model.graph.name = net.name or Path(file.path).stem
-    writer = IrWriter(net, model.graph, file.weights)
+    writer = IrToOnnxWriter(net, model.graph, file.weights)
     _write_layers(writer)
     validate_and_sort_model(model)
     return model, writer.storage
 
 
-def _write_layers(writer: IrWriter) -> None:
+def _write_layers(writer: IrToOnnxWriter) -> None:
     """Write all layers of a model or a body."""
     is_body = bool(writer.prefix)
     for layer in layers_in_run_order(writer.net):
@@ -117,7 +117,7 @@ def _write_layers(writer: IrWriter) -> None:
                 writer.declare_result_shapes()
 
 
-def _add_model_input(writer: IrWriter, layer: IrLayer) -> None:
+def _add_model_input(writer: IrToOnnxWriter, layer: IrLayer) -> None:
     """Add an input of the model, with the sizes that the file fixes."""
     value = writer.graph.input.add(name=writer.result_name())
     tensor = value.type.tensor_type
@@ -134,9 +134,9 @@ def _add_model_input(writer: IrWriter, layer: IrLayer) -> None:
             dim.dim_value = int(word)
 
 
-def _add_model_output(writer: IrWriter) -> None:
+def _add_model_output(writer: IrToOnnxWriter) -> None:
     """Add an output of the model: what a Result takes, or what a variable keeps."""
-    value = writer.operand_value(0)
+    value = writer.operand_value_name(0)
     taken = {output.name for output in writer.graph.output}
     stored = {tensor.name for tensor in writer.graph.initializer}
     provided = {tensor.name for tensor in writer.graph.input}

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.frontends.openvino.reading import LayerPort
 from crossflops.frontends.openvino.recurrent import write_recurrent_cell, write_recurrent_sequence
-from crossflops.frontends.openvino.writer import INT64, IrWriter, onnx_type_number
+from crossflops.frontends.openvino.writer import INT64, IrToOnnxWriter, onnx_type_number
 
-Write: TypeAlias = Callable[[IrWriter], None]
+Write: TypeAlias = Callable[[IrToOnnxWriter], None]
 _MOST = (1 << 63) - 1  # the end of a slice that has none
 
 
 def _single_node_writer(kind: str, operands: int = 1, **attributes: float | int | str) -> Write:
     """Return the writer of an operation that is one node of its first operands."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write the node."""
-        writer.add_result_node(kind, writer.operand_values()[:operands], **attributes)
+        writer.add_result_node(kind, writer.operand_value_names()[:operands], **attributes)
 
     return write_nodes
 
@@ -30,10 +30,10 @@ def _single_node_writer(kind: str, operands: int = 1, **attributes: float | int 
 def _node_pair_writer(first: str, second: str, operands: int = 1) -> Write:
     """Return the writer of an operation that is one function of another's result."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write both nodes."""
         writer.add_result_node(
-            second, [writer.add_node(first, writer.operand_values()[:operands])]
+            second, [writer.add_node(first, writer.operand_value_names()[:operands])]
         )
 
     return write_nodes
@@ -42,7 +42,7 @@ def _node_pair_writer(first: str, second: str, operands: int = 1) -> Write:
 # Products.
 
 
-def _window_attributes(writer: IrWriter) -> dict[str, Any]:
+def _window_attributes(writer: IrToOnnxWriter) -> dict[str, Any]:
     """Return strides, dilations and padding of a window."""
     attributes: dict[str, Any] = {}
     for name, own in (("strides", "strides"), ("dilations", "dilations")):
@@ -68,7 +68,7 @@ class GroupedFilters(NamedTuple):
     groups: int
 
 
-def _merge_group_filters(writer: IrWriter) -> GroupedFilters | None:
+def _merge_group_filters(writer: IrToOnnxWriter) -> GroupedFilters | None:
     """Return the filters of a grouped convolution as ONNX has them, and the number of groups.
 
     [G, M/G, C/G, k...] -> [M, C/G, k...], transposed [G, C/G, M/G, k...] -> [C, M/G, k...].
@@ -77,15 +77,17 @@ def _merge_group_filters(writer: IrWriter) -> GroupedFilters | None:
     if min(writer.operand_port(1).dims) < 0:
         return None
     shape = writer.add_integer_constant((groups * rows, *rest))
-    return GroupedFilters(writer.add_node("Reshape", [writer.operand_value(1), shape]), groups)
+    return GroupedFilters(
+        writer.add_node("Reshape", [writer.operand_value_name(1), shape]), groups
+    )
 
 
 def _convolution_writer(has_groups: bool) -> Write:
     """Return the writer of a convolution."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write Conv of X [N, C, ...] with W [M, C/group, k...]."""
-        weight, groups = writer.operand_value(1), 1
+        weight, groups = writer.operand_value_name(1), 1
         if has_groups:
             filters = _merge_group_filters(writer)
             if filters is None:
@@ -93,7 +95,10 @@ def _convolution_writer(has_groups: bool) -> Write:
                 return
             weight, groups = filters
         writer.add_result_node(
-            "Conv", [writer.operand_value(0), weight], group=groups, **_window_attributes(writer)
+            "Conv",
+            [writer.operand_value_name(0), weight],
+            group=groups,
+            **_window_attributes(writer),
         )
 
     return write_nodes
@@ -102,10 +107,10 @@ def _convolution_writer(has_groups: bool) -> Write:
 def _conv_transpose_writer(has_groups: bool) -> Write:
     """Return the writer of a transposed convolution."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write ConvTranspose of X [N, C, ...] with W [C, M/group, k...]."""
         attributes = _window_attributes(writer)
-        weight, groups = writer.operand_value(1), 1
+        weight, groups = writer.operand_value_name(1), 1
         if has_groups:
             filters = _merge_group_filters(writer)
             if filters is None:
@@ -122,56 +127,56 @@ def _conv_transpose_writer(has_groups: bool) -> Write:
         elif padding := writer.integers_attribute("output_padding"):
             attributes["output_padding"] = padding
         writer.add_result_node(
-            "ConvTranspose", [writer.operand_value(0), weight], group=groups, **attributes
+            "ConvTranspose", [writer.operand_value_name(0), weight], group=groups, **attributes
         )
 
     return write_nodes
 
 
-def _write_deformable(writer: IrWriter) -> None:
+def _write_deformable(writer: IrToOnnxWriter) -> None:
     """Write DeformableConvolution: X, offsets, filters, and a mask."""
     groups = {
         "group": writer.integer_attribute("group", 1),
         "offset_group": writer.integer_attribute("deformable_group", 1),
     }
-    x, offsets, weight = (writer.operand_value(at) for at in range(3))
-    mask = writer.operand_value(3)
+    x, offsets, weight = (writer.operand_value_name(at) for at in range(3))
+    mask = writer.operand_value_name(3)
     writer.add_result_node(
         "DeformConv", [x, weight, offsets, "", mask], **groups, **_window_attributes(writer)
     )
 
 
-def _add_swap_of_last_axes(writer: IrWriter, at: int) -> str:
+def _add_swap_of_last_axes(writer: IrToOnnxWriter, at: int) -> str:
     """Return an operand with its last two axes in the other order."""
     rank = writer.operand_rank(at)
     if rank < 2:
-        return writer.operand_value(at)
+        return writer.operand_value_name(at)
     order = (*range(rank - 2), rank - 1, rank - 2)
-    return writer.add_node("Transpose", [writer.operand_value(at)], perm=order)
+    return writer.add_node("Transpose", [writer.operand_value_name(at)], perm=order)
 
 
-def _write_matmul(writer: IrWriter) -> None:
+def _write_matmul(writer: IrToOnnxWriter) -> None:
     """Write MatMul, either factor of which may be transposed."""
     factors = [
         _add_swap_of_last_axes(writer, at)
         if writer.flag_attribute(name)
-        else writer.operand_value(at)
+        else writer.operand_value_name(at)
         for at, name in enumerate(("transpose_a", "transpose_b"))
     ]
     writer.add_result_node("MatMul", factors)
 
 
-def _write_attention(writer: IrWriter) -> None:
+def _write_attention(writer: IrToOnnxWriter) -> None:
     """Write ScaledDotProductAttention of Q, K, V [..., L, E], with a mask and a scale."""
     if writer.operand_rank(0) not in (3, 4):
         writer.add_uncounted_node()
         return
     is_flat = writer.operand_rank(0) == 3
-    operands = [writer.operand_value(at) for at in range(3)]
+    operands = [writer.operand_value_name(at) for at in range(3)]
     if is_flat:  # a batch without heads
         axes = writer.add_integer_constant((1,))
         operands = [writer.add_node("Unsqueeze", [value, axes]) for value in operands]
-    mask = writer.operand_value(3) if writer.has_operand(3) and writer.operand_rank(3) else ""
+    mask = writer.operand_value_name(3) if writer.has_operand(3) and writer.operand_rank(3) else ""
     if mask and is_flat and writer.operand_rank(3) == 3:
         mask = writer.add_node("Unsqueeze", [mask, writer.add_integer_constant((1,))])
     attributes: dict[str, Any] = {"is_causal": int(writer.flag_attribute("causal"))}
@@ -187,53 +192,56 @@ def _write_attention(writer: IrWriter) -> None:
 # Pools, reductions, resampling.
 
 
-def _write_max_pool(writer: IrWriter) -> None:
+def _write_max_pool(writer: IrToOnnxWriter) -> None:
     """Write MaxPool; from opset 8 on its second result has the indices of the maxima."""
     attributes = _window_attributes(writer) | {"kernel_shape": writer.integers_attribute("kernel")}
     attributes["ceil_mode"] = int(
         writer.text_attribute("rounding_type", "floor").startswith("ceil")
     )
     if len(writer.current_layer.outputs) < 2:
-        writer.add_result_node("MaxPool", [writer.operand_value(0)], **attributes)
+        writer.add_result_node("MaxPool", [writer.operand_value_name(0)], **attributes)
     elif writer.result_type_number(1) == INT64:
         results = [writer.result_name(), writer.result_name(1)]
-        writer.add_node("MaxPool", [writer.operand_value(0)], results, **attributes)
+        writer.add_node("MaxPool", [writer.operand_value_name(0)], results, **attributes)
     else:
         indices = f"{writer.result_name(1)}:int64"
         writer.add_node(
-            "MaxPool", [writer.operand_value(0)], [writer.result_name(), indices], **attributes
+            "MaxPool",
+            [writer.operand_value_name(0)],
+            [writer.result_name(), indices],
+            **attributes,
         )
         writer.add_node(
             "Cast", [indices], [writer.result_name(1)], to=writer.result_type_number(1)
         )
 
 
-def _write_average_pool(writer: IrWriter) -> None:
+def _write_average_pool(writer: IrToOnnxWriter) -> None:
     """Write AvgPool."""
     attributes = _window_attributes(writer) | {"kernel_shape": writer.integers_attribute("kernel")}
     attributes["ceil_mode"] = int(
         writer.text_attribute("rounding_type", "floor").startswith("ceil")
     )
     attributes["count_include_pad"] = int(not writer.flag_attribute("exclude-pad", True))
-    writer.add_result_node("AveragePool", [writer.operand_value(0)], **attributes)
+    writer.add_result_node("AveragePool", [writer.operand_value_name(0)], **attributes)
 
 
 def _adaptive_pool_writer(kind: str) -> Write:
     """Return the writer of an adaptive pool, which needs sizes that its windows divide."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write the pool whose windows are all alike, or name the operation."""
         area, sizes = writer.operand_port(0).dims[2:], writer.constant_integers(1)
         if sizes is None or len(writer.current_layer.outputs) > 1:
             writer.add_uncounted_node()
         elif set(sizes) == {1}:
-            writer.add_result_node(f"Global{kind}", [writer.operand_value(0)])
+            writer.add_result_node(f"Global{kind}", [writer.operand_value_name(0)])
         elif min(area) > 0 and not any(
             side % size for side, size in zip(area, sizes, strict=True)
         ):
             steps = tuple(side // size for side, size in zip(area, sizes, strict=True))
             writer.add_result_node(
-                kind, [writer.operand_value(0)], kernel_shape=steps, strides=steps
+                kind, [writer.operand_value_name(0)], kernel_shape=steps, strides=steps
             )
         else:
             writer.add_uncounted_node()
@@ -244,12 +252,12 @@ def _adaptive_pool_writer(kind: str) -> Write:
 def _axes_reduction_writer(kind: str) -> Write:
     """Return the writer of a reduction along the axes of the second input."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write the reduction."""
         # of a vector all axes, for which ONNX needs none: sizes are computed so
         axes = [writer.operand_as_int64(1)] if writer.operand_rank(0) != 1 else []
         keeps = int(writer.flag_attribute("keep_dims"))
-        writer.add_result_node(kind, [writer.operand_value(0), *axes], keepdims=keeps)
+        writer.add_result_node(kind, [writer.operand_value_name(0), *axes], keepdims=keeps)
 
     return write_nodes
 
@@ -260,7 +268,7 @@ _RESIZE_MODES = {
 }  # fmt: skip
 
 
-def _write_interpolate(writer: IrWriter) -> None:
+def _write_interpolate(writer: IrToOnnxWriter) -> None:
     """Write Interpolate: sizes or scales of some axes; of the first version always sizes."""
     mode = _RESIZE_MODES.get(writer.text_attribute("mode"), "linear")
     if writer.current_layer.opset in ("opset1", "opset2", "opset3"):
@@ -291,19 +299,19 @@ def _write_interpolate(writer: IrWriter) -> None:
     if writer.flag_attribute("antialias"):
         attributes["antialias"] = 1
     if by_scales:
-        scales = writer.operand_value(scales_at)
+        scales = writer.operand_value_name(scales_at)
         if onnx_type_number(writer.operand_port(scales_at).precision) != 1:
             scales = writer.add_node("Cast", [scales], to=1)
-        writer.add_result_node("Resize", [writer.operand_value(0), "", scales], **attributes)
+        writer.add_result_node("Resize", [writer.operand_value_name(0), "", scales], **attributes)
     else:
-        operands = [writer.operand_value(0), "", "", writer.operand_as_int64(sizes_at)]
+        operands = [writer.operand_value_name(0), "", "", writer.operand_as_int64(sizes_at)]
         writer.add_result_node("Resize", operands, **attributes)
 
 
 # Norms and functions of elements.
 
 
-def _write_mvn(writer: IrWriter) -> None:
+def _write_mvn(writer: IrToOnnxWriter) -> None:
     """Write MVN, (X - mean) / deviation, or the mean alone where it says so."""
     if writer.has_operand(1):
         axes = writer.constant_integers(1)
@@ -317,64 +325,70 @@ def _write_mvn(writer: IrWriter) -> None:
         return
     axes = tuple(axis % writer.operand_rank(0) for axis in axes)
     if writer.flag_attribute("normalize_variance", True):
-        writer.add_result_node("MeanVarianceNormalization", [writer.operand_value(0)], axes=axes)
+        writer.add_result_node(
+            "MeanVarianceNormalization", [writer.operand_value_name(0)], axes=axes
+        )
         return
     mean = writer.add_node(
-        "ReduceMean", [writer.operand_value(0), writer.add_integer_constant(axes)], keepdims=1
+        "ReduceMean", [writer.operand_value_name(0), writer.add_integer_constant(axes)], keepdims=1
     )
-    writer.add_result_node("Sub", [writer.operand_value(0), mean])
+    writer.add_result_node("Sub", [writer.operand_value_name(0), mean])
 
 
-def _write_normalize(writer: IrWriter) -> None:
+def _write_l2_normalization(writer: IrToOnnxWriter) -> None:
     """Write NormalizeL2: X divided by the root of the sum of its squares along some axes."""
     axes = writer.constant_integers(1)
     if axes is not None and len(axes) == 1:
-        writer.add_result_node("LpNormalization", [writer.operand_value(0)], axis=axes[0], p=2)
+        writer.add_result_node(
+            "LpNormalization", [writer.operand_value_name(0)], axis=axes[0], p=2
+        )
         return
     norm = writer.add_node(
-        "ReduceL2", [writer.operand_value(0), writer.operand_as_int64(1)], keepdims=1
+        "ReduceL2", [writer.operand_value_name(0), writer.operand_as_int64(1)], keepdims=1
     )
-    writer.add_result_node("Div", [writer.operand_value(0), norm])
+    writer.add_result_node("Div", [writer.operand_value_name(0), norm])
 
 
-def _write_batch_norm(writer: IrWriter) -> None:
+def _write_batch_norm(writer: IrToOnnxWriter) -> None:
     """Write BatchNormInference; its first version has the data behind the scale and the shift."""
     data, scale, shift = (
         (0, 1, 2)
         if writer.current_layer.opset not in ("opset1", "opset2", "opset3", "opset4")
         else (2, 0, 1)
     )
-    operands = [writer.operand_value(at) for at in (data, scale, shift, 3, 4)]
+    operands = [writer.operand_value_name(at) for at in (data, scale, shift, 3, 4)]
     writer.add_result_node("BatchNormalization", operands)
 
 
-def _write_group_norm(writer: IrWriter) -> None:
+def _write_group_norm(writer: IrToOnnxWriter) -> None:
     """Write GroupNormalization as the normalization of each group, times a scale, plus a shift.
 
     ONNX infers no shape for its own operator.
     """
-    data, groups = writer.operand_value(0), writer.integer_attribute("num_groups", 1)
+    data, groups = writer.operand_value_name(0), writer.integer_attribute("num_groups", 1)
     grouped = writer.add_node("Reshape", [data, writer.add_integer_constant((0, groups, -1))])
     normal = writer.add_node("MeanVarianceNormalization", [grouped], axes=(2,))
     full = writer.add_node("Reshape", [normal, writer.add_node("Shape", [data])])
     shape = writer.add_integer_constant((-1, *(1 for _ in range(writer.operand_rank(0) - 2))))
-    scale, shift = (writer.add_node("Reshape", [writer.operand_value(at), shape]) for at in (1, 2))
+    scale, shift = (
+        writer.add_node("Reshape", [writer.operand_value_name(at), shape]) for at in (1, 2)
+    )
     writer.add_result_node("Add", [writer.add_node("Mul", [full, scale]), shift])
 
 
-def _write_lrn(writer: IrWriter) -> None:
+def _write_lrn(writer: IrToOnnxWriter) -> None:
     """Write LRN over neighbouring channels."""
     writer.add_result_node(
-        "LRN", [writer.operand_value(0)], size=writer.integer_attribute("size", 1)
+        "LRN", [writer.operand_value_name(0)], size=writer.integer_attribute("size", 1)
     )
 
 
-def _write_rms(writer: IrWriter) -> None:
+def _write_rms(writer: IrToOnnxWriter) -> None:
     """Write RMS, x / sqrt(mean(x^2)) times a scale, over the last axis."""
-    writer.add_result_node("RMSNormalization", writer.operand_values()[:2], axis=-1)
+    writer.add_result_node("RMSNormalization", writer.operand_value_names()[:2], axis=-1)
 
 
-def _write_clamp(writer: IrWriter) -> None:
+def _write_clamp(writer: IrToOnnxWriter) -> None:
     """Write Clamp between two numbers."""
     dtype = onnx_type_number(writer.operand_port(0).precision)
     if dtype in (1, 10, 11, 16):
@@ -387,58 +401,60 @@ def _write_clamp(writer: IrWriter) -> None:
             writer.add_integer_constant((writer.integer_attribute(name),), dtype, scalar=True)
             for name in ("min", "max")
         ]
-    writer.add_result_node("Clip", [writer.operand_value(0), *bounds])
+    writer.add_result_node("Clip", [writer.operand_value_name(0), *bounds])
 
 
-def _write_gelu(writer: IrWriter) -> None:
+def _write_gelu(writer: IrToOnnxWriter) -> None:
     """Write Gelu, by tanh if it is approximate."""
     form = "tanh" if writer.text_attribute("approximation_mode").lower() == "tanh" else "none"
-    writer.add_result_node("Gelu", [writer.operand_value(0)], approximate=form)
+    writer.add_result_node("Gelu", [writer.operand_value_name(0)], approximate=form)
 
 
-def _write_swish(writer: IrWriter) -> None:
+def _write_swish(writer: IrToOnnxWriter) -> None:
     """Write Swish: x times the logistic function of x, or of beta x."""
-    inner = writer.operand_value(0)
+    inner = writer.operand_value_name(0)
     if writer.has_operand(1) and writer.constant_numbers(1) != (1.0,):
-        inner = writer.add_node("Mul", [inner, writer.operand_value(1)])
-    writer.add_result_node("Mul", [writer.operand_value(0), writer.add_node("Sigmoid", [inner])])
+        inner = writer.add_node("Mul", [inner, writer.operand_value_name(1)])
+    writer.add_result_node(
+        "Mul", [writer.operand_value_name(0), writer.add_node("Sigmoid", [inner])]
+    )
 
 
-def _write_prelu(writer: IrWriter) -> None:
+def _write_prelu(writer: IrToOnnxWriter) -> None:
     """Write PRelu, whose slope is one for each channel or for all."""
-    slope, rank = writer.operand_value(1), writer.operand_rank(0)
+    slope, rank = writer.operand_value_name(1), writer.operand_rank(0)
     if writer.operand_rank(1) == 1 and rank > 2 and writer.operand_port(1).dims != (1,):
         shape = (-1, *(1 for _ in range(rank - 2)))
         slope = writer.add_node("Reshape", [slope, writer.add_integer_constant(shape)])
-    writer.add_result_node("PRelu", [writer.operand_value(0), slope])
+    writer.add_result_node("PRelu", [writer.operand_value_name(0), slope])
 
 
-def _write_squared_difference(writer: IrWriter) -> None:
+def _write_squared_difference(writer: IrToOnnxWriter) -> None:
     """Write SquaredDifference."""
-    difference = writer.add_node("Sub", writer.operand_values()[:2])
+    difference = writer.add_node("Sub", writer.operand_value_names()[:2])
     writer.add_result_node("Mul", [difference, difference])
 
 
 def _softmax_writer(kind: str) -> Write:
     """Return the writer of a softmax along its axis."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write the softmax."""
         writer.add_result_node(
-            kind, [writer.operand_value(0)], axis=writer.integer_attribute("axis", 1)
+            kind, [writer.operand_value_name(0)], axis=writer.integer_attribute("axis", 1)
         )
 
     return write_nodes
 
 
-def _write_elu(writer: IrWriter) -> None:
+def _write_elu(writer: IrToOnnxWriter) -> None:
     """Write Elu."""
     writer.add_result_node(
-        "Elu", [writer.operand_value(0)], alpha=writer.float_attribute("alpha", 1.0)
+        "Elu", [writer.operand_value_name(0)], alpha=writer.float_attribute("alpha", 1.0)
     )
 
 
-def _write_fake_quantize(writer: IrWriter) -> None:
+def _write_fake_quantize(writer: IrToOnnxWriter) -> None:
     """Write FakeQuantize as QuantizeLinear and DequantizeLinear: kernels read what is between.
 
     More than 256 levels take 16 bits, at most 16 levels 4 bits.
@@ -454,27 +470,29 @@ def _write_fake_quantize(writer: IrWriter) -> None:
     dtype = onnx_type_number(writer.operand_port(0).precision)
     scale = writer.add_float_constant(1.0, dtype)
     zero = writer.add_zero_of_type("zero", number)
-    quantized = writer.add_node("QuantizeLinear", [writer.operand_value(0), scale, zero])
+    quantized = writer.add_node("QuantizeLinear", [writer.operand_value_name(0), scale, zero])
     writer.add_result_node("DequantizeLinear", [quantized, scale, zero])
 
 
-def _write_promotion(writer: IrWriter) -> None:
+def _write_type_promotion(writer: IrToOnnxWriter) -> None:
     """Write ConvertPromoteTypes: both operands in the type that their results have."""
     for at in range(2):
         to = writer.result_type_number(at)
         if to:
-            writer.add_node("Cast", [writer.operand_value(at)], [writer.result_name(at)], to=to)
+            writer.add_node(
+                "Cast", [writer.operand_value_name(at)], [writer.result_name(at)], to=to
+            )
         else:
-            writer.add_node("Identity", [writer.operand_value(at)], [writer.result_name(at)])
+            writer.add_node("Identity", [writer.operand_value_name(at)], [writer.result_name(at)])
 
 
 # Weights that are stored in another type than the one they are computed in.
 
 
-def _write_convert(writer: IrWriter) -> None:
+def _write_convert(writer: IrToOnnxWriter) -> None:
     """Write Convert; of a stored weight the type in which the file has it is noted."""
-    writer.add_result_node("Cast", [writer.operand_value(0)], to=writer.result_type_number())
-    stored = writer.weights_of.get(writer.operand_value(0))
+    writer.add_result_node("Cast", [writer.operand_value_name(0)], to=writer.result_type_number())
+    stored = writer.weights_of.get(writer.operand_value_name(0))
     if stored and writer.result_type_number() in _FLOAT_TYPES:
         writer.storage[writer.result_name()] = stored
 
@@ -483,7 +501,7 @@ _FLOAT_TYPES = (1, 10, 11, 16)  # TensorProto.DataType
 _VIEWS = ("Convert", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def _source_of_scaled_weight(writer: IrWriter) -> LayerPort | None:
+def _source_of_scaled_weight(writer: IrToOnnxWriter) -> LayerPort | None:
     """Return layer and port of the constant of a compressed weight, (q - zero) * scale."""
     layer = writer.operand_maker(0)
     if layer is not None and layer.kind == "Subtract":
@@ -502,11 +520,11 @@ def _source_of_scaled_weight(writer: IrWriter) -> LayerPort | None:
 _COMPRESSED = ("i8", "u8", "i4", "u4", "u2", "nf4", "f8e4m3", "f8e5m2", "f4e2m1")
 
 
-def _write_multiply(writer: IrWriter) -> None:
+def _write_multiply(writer: IrToOnnxWriter) -> None:
     """Write Multiply; the scale of a compressed weight is that of DequantizeLinear."""
     source = _source_of_scaled_weight(writer)
     if source is None:
-        writer.add_result_node("Mul", writer.operand_values()[:2])
+        writer.add_result_node("Mul", writer.operand_value_names()[:2])
         return
     dtype = writer.result_type_number()
     stored = writer.values[source]
@@ -517,50 +535,50 @@ def _write_multiply(writer: IrWriter) -> None:
 # Movement of data.
 
 
-def _write_reshape(writer: IrWriter) -> None:
+def _write_reshape(writer: IrToOnnxWriter) -> None:
     """Write Reshape; a 0 of its shape is the size of the operand if it is special."""
     allow = int(not writer.flag_attribute("special_zero"))
     writer.add_result_node(
-        "Reshape", [writer.operand_value(0), writer.operand_as_int64(1)], allowzero=allow
+        "Reshape", [writer.operand_value_name(0), writer.operand_as_int64(1)], allowzero=allow
     )
 
 
-def _write_transpose(writer: IrWriter) -> None:
+def _write_transpose(writer: IrToOnnxWriter) -> None:
     """Write Transpose; without an order the axes are reversed."""
     order = writer.constant_integers(1)
     if order is None:
         writer.add_uncounted_node()
     elif order:
-        writer.add_result_node("Transpose", [writer.operand_value(0)], perm=order)
+        writer.add_result_node("Transpose", [writer.operand_value_name(0)], perm=order)
     else:
-        writer.add_result_node("Transpose", [writer.operand_value(0)])
+        writer.add_result_node("Transpose", [writer.operand_value_name(0)])
 
 
-def _axis_insertion_writer(kind: str) -> Write:
+def _axis_insertion_or_removal_writer(kind: str) -> Write:
     """Return the writer of an operation that adds or removes axes."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write the node."""
         axes = [writer.operand_as_int64(1)] if writer.has_operand(1) else []
-        writer.add_result_node(kind, [writer.operand_value(0), *axes])
+        writer.add_result_node(kind, [writer.operand_value_name(0), *axes])
 
     return write_nodes
 
 
-def _write_concat(writer: IrWriter) -> None:
+def _write_concat(writer: IrToOnnxWriter) -> None:
     """Write Concat along an axis."""
     writer.add_result_node(
-        "Concat", writer.operand_values(), axis=writer.integer_attribute("axis")
+        "Concat", writer.operand_value_names(), axis=writer.integer_attribute("axis")
     )
 
 
-def _axis_from_constant_input(writer: IrWriter, at: int, default: int = 0) -> int | None:
+def _axis_from_constant_input(writer: IrToOnnxWriter, at: int, default: int = 0) -> int | None:
     """Return an axis that is a constant input; None if it is computed."""
     values = writer.constant_integers(at) if writer.has_operand(at) else (default,)
     return values[0] if values else None
 
 
-def _write_split(writer: IrWriter) -> None:
+def _write_split(writer: IrToOnnxWriter) -> None:
     """Write Split into equal parts."""
     axis = _axis_from_constant_input(writer, 1)
     if axis is None:
@@ -568,11 +586,11 @@ def _write_split(writer: IrWriter) -> None:
         return
     results = [writer.result_name(at) for at in range(len(writer.current_layer.outputs))]
     writer.add_node(
-        "Split", [writer.operand_value(0)], results, axis=axis, num_outputs=len(results)
+        "Split", [writer.operand_value_name(0)], results, axis=axis, num_outputs=len(results)
     )
 
 
-def _write_variadic_split(writer: IrWriter) -> None:
+def _write_variadic_split(writer: IrToOnnxWriter) -> None:
     """Write VariadicSplit; a length of -1 is what the others leave."""
     axis, lengths = _axis_from_constant_input(writer, 1), writer.constant_integers(2)
     if axis is None:
@@ -585,26 +603,26 @@ def _write_variadic_split(writer: IrWriter) -> None:
         parts = list(fixed)
     if -1 in parts:
         at = axis % writer.operand_rank(0)
-        rest = writer.add_node("Shape", [writer.operand_value(0)], start=at, end=at + 1)
+        rest = writer.add_node("Shape", [writer.operand_value_name(0)], start=at, end=at + 1)
         for part in (part for part in parts if part != -1):
             taken = writer.add_integer_constant((part,)) if isinstance(part, int) else part
             rest = writer.add_node("Sub", [rest, taken])
         parts = [rest if part == -1 else part for part in parts]
     sizes = _add_vector(writer, parts) if parts else writer.operand_as_int64(2)
-    writer.add_node("Split", [writer.operand_value(0), sizes], results, axis=axis)
+    writer.add_node("Split", [writer.operand_value_name(0), sizes], results, axis=axis)
 
 
-def _write_gather(writer: IrWriter) -> None:
+def _write_gather(writer: IrToOnnxWriter) -> None:
     """Write Gather along an axis; axes of a batch have indices of their own."""
     axis, batch = _axis_from_constant_input(writer, 2), writer.integer_attribute("batch_dims")
     if axis is None:
         writer.add_uncounted_node()
         return
-    indices = writer.operand_value(1)
+    indices = writer.operand_value_name(1)
     if onnx_type_number(writer.operand_port(1).precision) not in (6, INT64):
         indices = writer.add_node("Cast", [indices], to=INT64)
     if not batch:
-        writer.add_result_node("Gather", [writer.operand_value(0), indices], axis=axis)
+        writer.add_result_node("Gather", [writer.operand_value_name(0), indices], axis=axis)
         return
     if axis % writer.operand_rank(0) != batch % writer.operand_rank(1):
         writer.add_uncounted_node()
@@ -612,24 +630,24 @@ def _write_gather(writer: IrWriter) -> None:
     indices = writer.operand_as_int64(1, vector=False)
     last = writer.add_node("Unsqueeze", [indices, writer.add_integer_constant((-1,))])
     writer.add_result_node(
-        "GatherND", [writer.operand_value(0), last], batch_dims=batch % writer.operand_rank(1)
+        "GatherND", [writer.operand_value_name(0), last], batch_dims=batch % writer.operand_rank(1)
     )
 
 
-def _write_gather_nd(writer: IrWriter) -> None:
+def _write_gather_nd(writer: IrToOnnxWriter) -> None:
     """Write GatherND."""
-    operands = [writer.operand_value(0), writer.operand_as_int64(1, vector=False)]
+    operands = [writer.operand_value_name(0), writer.operand_as_int64(1, vector=False)]
     writer.add_result_node("GatherND", operands, batch_dims=writer.integer_attribute("batch_dims"))
 
 
-def _write_gather_elements(writer: IrWriter) -> None:
+def _write_gather_elements(writer: IrToOnnxWriter) -> None:
     """Write GatherElements."""
     writer.add_result_node(
-        "GatherElements", writer.operand_values()[:2], axis=writer.integer_attribute("axis")
+        "GatherElements", writer.operand_value_names()[:2], axis=writer.integer_attribute("axis")
     )
 
 
-def _write_scatter_elements(writer: IrWriter) -> None:
+def _write_scatter_elements(writer: IrToOnnxWriter) -> None:
     """Write ScatterElementsUpdate along an axis; a reduction adds, multiplies or compares."""
     axis = _axis_from_constant_input(writer, 3)
     names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
@@ -637,58 +655,60 @@ def _write_scatter_elements(writer: IrWriter) -> None:
     if axis is None or writer.text_attribute("reduction") == "mean":
         writer.add_uncounted_node()
         return
-    operands = writer.operand_values()[:3]
+    operands = writer.operand_value_names()[:3]
     writer.add_result_node("ScatterElements", operands, axis=axis, reduction=reduction)
 
 
-def _write_scatter_nd(writer: IrWriter) -> None:
+def _write_scatter_nd(writer: IrToOnnxWriter) -> None:
     """Write ScatterNDUpdate."""
     names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
     reduction = names.get(writer.text_attribute("reduction"), "none")
     operands = [
-        writer.operand_value(0),
+        writer.operand_value_name(0),
         writer.operand_as_int64(1, vector=False),
-        writer.operand_value(2),
+        writer.operand_value_name(2),
     ]
     writer.add_result_node("ScatterND", operands, reduction=reduction)
 
 
-def _write_scatter(writer: IrWriter) -> None:
+def _write_scatter(writer: IrToOnnxWriter) -> None:
     """Write ScatterUpdate along the first axis."""
     if _axis_from_constant_input(writer, 3) != 0:
         writer.add_uncounted_node()
         return
     indices = writer.operand_as_int64(1, vector=False)
     last = writer.add_node("Unsqueeze", [indices, writer.add_integer_constant((-1,))])
-    writer.add_result_node("ScatterND", [writer.operand_value(0), last, writer.operand_value(2)])
+    writer.add_result_node(
+        "ScatterND", [writer.operand_value_name(0), last, writer.operand_value_name(2)]
+    )
 
 
-def _write_pad(writer: IrWriter) -> None:
+def _write_pad(writer: IrToOnnxWriter) -> None:
     """Write Pad by a value, or by elements of the operand."""
     modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "reflect"}
     pads = writer.add_node(
         "Concat", [writer.operand_as_int64(1), writer.operand_as_int64(2)], axis=0
     )
-    operands = [writer.operand_value(0), pads]
+    operands = [writer.operand_value_name(0), pads]
     mode = modes.get(writer.text_attribute("pad_mode"), "constant")
     if mode == "constant" and writer.has_operand(3):
-        operands.append(writer.operand_value(3))
+        operands.append(writer.operand_value_name(3))
     writer.add_result_node("Pad", operands, mode=mode)
 
 
-def _write_tile(writer: IrWriter) -> None:
+def _write_tile(writer: IrToOnnxWriter) -> None:
     """Write Tile; fewer repeats than axes are those of the last axes."""
     repeats, rank = writer.constant_integers(1), writer.operand_rank(0)
     if repeats is not None and len(repeats) < rank:
         sizes = writer.add_integer_constant((*(1 for _ in range(rank - len(repeats))), *repeats))
     else:
         sizes = writer.operand_as_int64(1)
-    writer.add_result_node("Tile", [writer.operand_value(0), sizes])
+    writer.add_result_node("Tile", [writer.operand_value_name(0), sizes])
 
 
-def _write_broadcast(writer: IrWriter) -> None:
+def _write_broadcast(writer: IrToOnnxWriter) -> None:
     """Write Broadcast to a shape; explicit axes are those of a vector or a scalar."""
-    data, rank = writer.operand_value(0), writer.operand_rank(0)
+    data, rank = writer.operand_value_name(0), writer.operand_rank(0)
     if (
         writer.has_operand(2)
         and writer.text_attribute("mode", "numpy").lower() == "explicit"
@@ -705,25 +725,25 @@ def _write_broadcast(writer: IrWriter) -> None:
     writer.add_result_node("Expand", [data, writer.operand_as_int64(1)])
 
 
-def _write_shape_of(writer: IrWriter) -> None:
+def _write_shape_of(writer: IrToOnnxWriter) -> None:
     """Write ShapeOf, in int64 or int32."""
     if writer.result_type_number() == INT64:
-        writer.add_result_node("Shape", [writer.operand_value(0)])
+        writer.add_result_node("Shape", [writer.operand_value_name(0)])
     else:
         writer.add_result_node(
             "Cast",
-            [writer.add_node("Shape", [writer.operand_value(0)])],
+            [writer.add_node("Shape", [writer.operand_value_name(0)])],
             to=writer.result_type_number(),
         )
 
 
-def _write_range(writer: IrWriter) -> None:
+def _write_range(writer: IrToOnnxWriter) -> None:
     """Write Range, whose operands have the type of its result."""
     to = writer.result_type_number()
     operands = [
-        writer.operand_value(at)
+        writer.operand_value_name(at)
         if onnx_type_number(writer.operand_port(at).precision) == to
-        else writer.add_node("Cast", [writer.operand_value(at)], to=to)
+        else writer.add_node("Cast", [writer.operand_value_name(at)], to=to)
         for at in range(3)
     ]
     operands = [
@@ -735,17 +755,17 @@ def _write_range(writer: IrWriter) -> None:
     writer.add_result_node("Range", operands)
 
 
-def _write_slice(writer: IrWriter) -> None:
+def _write_slice(writer: IrToOnnxWriter) -> None:
     """Write Slice of data between starts and ends, in steps, along axes."""
     data, starts, ends, steps = (
-        writer.operand_value(0),
+        writer.operand_value_name(0),
         *(writer.operand_as_int64(at) for at in (1, 2, 3)),
     )
     axes = [writer.operand_as_int64(4)] if writer.has_operand(4) else [""]
     writer.add_result_node("Slice", [data, starts, ends, *axes, steps])
 
 
-def _vector_element(writer: IrWriter, at: int, index: int) -> int | str:
+def _vector_element(writer: IrToOnnxWriter, at: int, index: int) -> int | str:
     """Return an element of a vector: a number, or a value of one element if it is computed."""
     known = writer.constant_integers(at)
     if known is not None:
@@ -754,7 +774,7 @@ def _vector_element(writer: IrWriter, at: int, index: int) -> int | str:
     return writer.add_node("Gather", [vector, writer.add_integer_constant((index,))], axis=0)
 
 
-def _add_vector(writer: IrWriter, items: list[int | str]) -> str:
+def _add_vector(writer: IrToOnnxWriter, items: list[int | str]) -> str:
     """Return a vector of numbers and of computed elements."""
     numbers = [item for item in items if isinstance(item, int)]
     if len(numbers) == len(items):
@@ -765,7 +785,7 @@ def _add_vector(writer: IrWriter, items: list[int | str]) -> str:
     return writer.add_node("Concat", parts, axis=0)
 
 
-def _write_strided_slice(writer: IrWriter) -> None:
+def _write_strided_slice(writer: IrToOnnxWriter) -> None:
     """Write StridedSlice: its masks say which bounds are free, and which axes come or go."""
     count = (
         writer.operand_port(1).dims[0]
@@ -816,7 +836,7 @@ def _write_strided_slice(writer: IrWriter) -> None:
         steps.append(step)
         axes.append(axis)
         axis, result_axis = axis + 1, result_axis + 1
-    value = writer.operand_value(0)
+    value = writer.operand_value_name(0)
     if axes:
         bounds = [_add_vector(writer, items) for items in (starts, ends)]
         where = writer.add_integer_constant(axes)
@@ -828,23 +848,23 @@ def _write_strided_slice(writer: IrWriter) -> None:
     writer.add_result_node("Identity", [value])
 
 
-def _write_one_hot(writer: IrWriter) -> None:
+def _write_one_hot(writer: IrToOnnxWriter) -> None:
     """Write OneHot: the values are those where the index is not, and where it is."""
     flat = writer.add_integer_constant((1,))
-    pair = [writer.add_node("Reshape", [writer.operand_value(at), flat]) for at in (3, 2)]
+    pair = [writer.add_node("Reshape", [writer.operand_value_name(at), flat]) for at in (3, 2)]
     values = writer.add_node("Concat", pair, axis=0)
-    operands = [writer.operand_value(0), writer.operand_as_int64(1), values]
+    operands = [writer.operand_value_name(0), writer.operand_as_int64(1), values]
     writer.add_result_node("OneHot", operands, axis=writer.integer_attribute("axis", -1))
 
 
-def _write_top_k(writer: IrWriter) -> None:
+def _write_top_k(writer: IrToOnnxWriter) -> None:
     """Write TopK along an axis; the indices may be int32."""
     attributes: dict[str, Any] = {
         "axis": writer.integer_attribute("axis"),
         "largest": int(writer.text_attribute("mode", "max") == "max"),
         "sorted": int(writer.text_attribute("sort", "value") != "none"),
     }
-    operands = [writer.operand_value(0), writer.operand_as_int64(1)]
+    operands = [writer.operand_value_name(0), writer.operand_as_int64(1)]
     is_int64 = len(writer.current_layer.outputs) < 2 or writer.result_type_number(1) == INT64
     indices = writer.result_name(1) if is_int64 else f"{writer.result_name(1)}:int64"
     writer.add_node("TopK", operands, [writer.result_name(), indices], **attributes)
@@ -854,19 +874,19 @@ def _write_top_k(writer: IrWriter) -> None:
         )
 
 
-def _write_cum_sum(writer: IrWriter) -> None:
+def _write_cum_sum(writer: IrToOnnxWriter) -> None:
     """Write CumSum along an axis."""
     attributes = {
         "exclusive": int(writer.flag_attribute("exclusive")),
         "reverse": int(writer.flag_attribute("reverse")),
     }
-    writer.add_result_node("CumSum", writer.operand_values()[:2], **attributes)
+    writer.add_result_node("CumSum", writer.operand_value_names()[:2], **attributes)
 
 
 def _block_movement_writer(kind: str) -> Write:
     """Return the writer of DepthToSpace or SpaceToDepth of images."""
 
-    def write_nodes(writer: IrWriter) -> None:
+    def write_nodes(writer: IrToOnnxWriter) -> None:
         """Write the node; blocks of other ranks than images are named."""
         if writer.operand_rank(0) != 4:
             writer.add_uncounted_node()
@@ -874,18 +894,18 @@ def _block_movement_writer(kind: str) -> Write:
         attributes: dict[str, Any] = {"blocksize": writer.integer_attribute("block_size", 1)}
         if kind == "DepthToSpace":
             attributes["mode"] = "CRD" if writer.text_attribute("mode") == "depth_first" else "DCR"
-        writer.add_result_node(kind, [writer.operand_value(0)], **attributes)
+        writer.add_result_node(kind, [writer.operand_value_name(0)], **attributes)
 
     return write_nodes
 
 
-def _write_same_shape(writer: IrWriter) -> None:
+def _write_shape_preserving_movement(writer: IrToOnnxWriter) -> None:
     """Write an operation that moves elements, and keeps the shape."""
     order = tuple(range(writer.operand_rank(0)))
-    writer.add_result_node("Transpose", [writer.operand_value(0)], perm=order)
+    writer.add_result_node("Transpose", [writer.operand_value_name(0)], perm=order)
 
 
-def _write_grid_sample(writer: IrWriter) -> None:
+def _write_grid_sample(writer: IrToOnnxWriter) -> None:
     """Write GridSample."""
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(writer.text_attribute("mode"), "nearest")
     attributes = {
@@ -893,10 +913,10 @@ def _write_grid_sample(writer: IrWriter) -> None:
         "align_corners": int(writer.flag_attribute("align_corners")),
         "padding_mode": writer.text_attribute("padding_mode", "zeros"),
     }
-    writer.add_result_node("GridSample", writer.operand_values()[:2], **attributes)
+    writer.add_result_node("GridSample", writer.operand_value_names()[:2], **attributes)
 
 
-def _write_roi_align(writer: IrWriter) -> None:
+def _write_roi_align(writer: IrToOnnxWriter) -> None:
     """Write ROIAlign of regions into a grid."""
     attributes: dict[str, Any] = {
         "output_height": writer.integer_attribute("pooled_h", 1),
@@ -905,33 +925,37 @@ def _write_roi_align(writer: IrWriter) -> None:
         "spatial_scale": writer.float_attribute("spatial_scale", 1.0),
         "mode": writer.text_attribute("mode", "avg"),
     }
-    operands = [writer.operand_value(0), writer.operand_value(1), writer.operand_as_int64(2)]
+    operands = [
+        writer.operand_value_name(0),
+        writer.operand_value_name(1),
+        writer.operand_as_int64(2),
+    ]
     writer.add_result_node("RoiAlign", operands, **attributes)
 
 
-def _write_einsum(writer: IrWriter) -> None:
+def _write_einsum(writer: IrToOnnxWriter) -> None:
     """Write Einsum of an equation."""
     writer.add_result_node(
-        "Einsum", writer.operand_values(), equation=writer.text_attribute("equation")
+        "Einsum", writer.operand_value_names(), equation=writer.text_attribute("equation")
     )
 
 
-def _write_read_value(writer: IrWriter) -> None:
+def _write_read_value(writer: IrToOnnxWriter) -> None:
     """Write ReadValue: the first run reads what the variable begins with."""
     if writer.has_operand(0):
-        writer.add_result_node("Identity", [writer.operand_value(0)])
+        writer.add_result_node("Identity", [writer.operand_value_name(0)])
     else:
         writer.add_uncounted_node()
 
 
-def _write_non_zero(writer: IrWriter) -> None:
+def _write_non_zero(writer: IrToOnnxWriter) -> None:
     """Write NonZero."""
     if writer.result_type_number() == INT64:
-        writer.add_result_node("NonZero", [writer.operand_value(0)])
+        writer.add_result_node("NonZero", [writer.operand_value_name(0)])
     else:
         writer.add_result_node(
             "Cast",
-            [writer.add_node("NonZero", [writer.operand_value(0)])],
+            [writer.add_node("NonZero", [writer.operand_value_name(0)])],
             to=writer.result_type_number(),
         )
 
@@ -975,7 +999,7 @@ WRITERS: Mapping[str, Write] = {
     "Concat": _write_concat,
     "Convert": _write_convert,
     "ConvertLike": _single_node_writer("CastLike", 2),
-    "ConvertPromoteTypes": _write_promotion,
+    "ConvertPromoteTypes": _write_type_promotion,
     "Convolution": _convolution_writer(False),
     "ConvolutionBackpropData": _conv_transpose_writer(False),
     "CumSum": _write_cum_sum,
@@ -1000,7 +1024,7 @@ WRITERS: Mapping[str, Write] = {
     "MaxPool": _write_max_pool,
     "Multiply": _write_multiply,
     "NonZero": _write_non_zero,
-    "NormalizeL2": _write_normalize,
+    "NormalizeL2": _write_l2_normalization,
     "NotEqual": _node_pair_writer("Equal", "Not", 2),
     "OneHot": _write_one_hot,
     "PRelu": _write_prelu,
@@ -1010,40 +1034,40 @@ WRITERS: Mapping[str, Write] = {
     "Range": _write_range,
     "ReadValue": _write_read_value,
     "Reshape": _write_reshape,
-    "Reverse": _write_same_shape,
-    "ReverseSequence": _write_same_shape,
-    "Roll": _write_same_shape,
+    "Reverse": _write_shape_preserving_movement,
+    "ReverseSequence": _write_shape_preserving_movement,
+    "Roll": _write_shape_preserving_movement,
     "ScaledDotProductAttention": _write_attention,
     "ScatterElementsUpdate": _write_scatter_elements,
     "ScatterNDUpdate": _write_scatter_nd,
     "ScatterUpdate": _write_scatter,
     "Select": _single_node_writer("Where", 3),
     "ShapeOf": _write_shape_of,
-    "ShuffleChannels": _write_same_shape,
+    "ShuffleChannels": _write_shape_preserving_movement,
     "Slice": _write_slice,
     "SoftMax": _softmax_writer("Softmax"),
     "Softmax": _softmax_writer("Softmax"),
     "SpaceToDepth": _block_movement_writer("SpaceToDepth"),
     "Split": _write_split,
     "SquaredDifference": _write_squared_difference,
-    "Squeeze": _axis_insertion_writer("Squeeze"),
+    "Squeeze": _axis_insertion_or_removal_writer("Squeeze"),
     "StridedSlice": _write_strided_slice,
     "Swish": _write_swish,
     "Tile": _write_tile,
     "TopK": _write_top_k,
     "Transpose": _write_transpose,
-    "Unsqueeze": _axis_insertion_writer("Unsqueeze"),
+    "Unsqueeze": _axis_insertion_or_removal_writer("Unsqueeze"),
     "VariadicSplit": _write_variadic_split,
 }
 _STANDARD = re.compile(r"opset\d+$")
 _INTERNAL = ("RMS",)
 
 
-def write_layer_nodes(writer: IrWriter) -> None:
+def write_layer_nodes(writer: IrToOnnxWriter) -> None:
     """Write the nodes of the writer's layer; one that is not known here is named."""
     layer = writer.current_layer
     known = _STANDARD.match(layer.opset) is not None or layer.kind in _INTERNAL
     write = WRITERS.get(layer.kind) if known else None
-    (write or IrWriter.add_uncounted_node)(writer)
-    if layer.kind in _VIEWS and (stored := writer.weights_of.get(writer.operand_value(0))):
+    (write or IrToOnnxWriter.add_uncounted_node)(writer)
+    if layer.kind in _VIEWS and (stored := writer.weights_of.get(writer.operand_value_name(0))):
         writer.weights_of[writer.result_name()] = stored

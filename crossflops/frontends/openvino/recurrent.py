@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from crossflops.frontends.openvino.writer import IrWriter
+from crossflops.frontends.openvino.writer import IrToOnnxWriter
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def _onnx_recurrent_operator(writer: IrWriter) -> str:
+def _onnx_recurrent_operator(writer: IrToOnnxWriter) -> str:
     """Return the operator of ONNX for a layer such as LSTMSequence or GRUCell."""
     return writer.current_layer.kind.removesuffix("Sequence").removesuffix("Cell")
 
 
-def _add_onnx_bias(writer: IrWriter, value: str, at: int, kind: str, units: int) -> str:
+def _add_onnx_bias(writer: IrToOnnxWriter, value: str, at: int, kind: str, units: int) -> str:
     """Return a bias of OpenVINO [D, gates*H] as that of ONNX, one for W and one for R.
 
     A GRU that resets behind its product has one row more, which is the bias of R alone.
@@ -26,7 +26,7 @@ def _add_onnx_bias(writer: IrWriter, value: str, at: int, kind: str, units: int)
     return writer.add_node("Concat", [value, value], axis=-1)
 
 
-def _recurrent_attributes(writer: IrWriter, kind: str) -> dict[str, Any]:
+def _recurrent_attributes(writer: IrToOnnxWriter, kind: str) -> dict[str, Any]:
     """Return the attributes of a recurrent node."""
     attributes: dict[str, Any] = {
         "hidden_size": writer.integer_attribute("hidden_size"),
@@ -45,7 +45,7 @@ def _recurrent_attributes(writer: IrWriter, kind: str) -> dict[str, Any]:
     return attributes
 
 
-def write_recurrent_sequence(writer: IrWriter) -> None:
+def write_recurrent_sequence(writer: IrToOnnxWriter) -> None:
     """Write a layer of X [B, T, I], states [B, D, H], lengths, W, R and a bias, in this order.
 
     Its results are Y [B, D, T, H], and the last states [B, D, H]. Lengths that follow from shapes
@@ -54,15 +54,15 @@ def write_recurrent_sequence(writer: IrWriter) -> None:
     kind = _onnx_recurrent_operator(writer)
     states = 2 if kind == "LSTM" else 1
     swap: dict[str, Any] = {"perm": (1, 0, 2)}
-    x = writer.add_node("Transpose", [writer.operand_value(0)], **swap)
+    x = writer.add_node("Transpose", [writer.operand_value_name(0)], **swap)
     before = [
-        writer.add_node("Transpose", [writer.operand_value(1 + at)], **swap)
+        writer.add_node("Transpose", [writer.operand_value_name(1 + at)], **swap)
         for at in range(states)
     ]
     lengths = ""
-    if writer.depends_on_data(1 + states):
-        lengths = writer.add_node("Cast", [writer.operand_value(1 + states)], to=6)
-    w, r, b = (writer.operand_value(2 + states + at) for at in range(3))
+    if writer.operand_depends_on_data(1 + states):
+        lengths = writer.add_node("Cast", [writer.operand_value_name(1 + states)], to=6)
+    w, r, b = (writer.operand_value_name(2 + states + at) for at in range(3))
     bias = _add_onnx_bias(writer, b, 4 + states, kind, writer.integer_attribute("hidden_size"))
     results = [f"{writer.result_name(at)}:time-first" for at in range(1 + states)]
     operands = [x, w, r, bias, lengths, *before]
@@ -72,7 +72,7 @@ def write_recurrent_sequence(writer: IrWriter) -> None:
         writer.add_node("Transpose", [results[1 + at]], [writer.result_name(1 + at)], **swap)
 
 
-def write_recurrent_cell(writer: IrWriter) -> None:
+def write_recurrent_cell(writer: IrToOnnxWriter) -> None:
     """Write one step of X [B, I], states [B, H], W, R and a bias; it returns the next states."""
     kind = _onnx_recurrent_operator(writer)
     states = 2 if kind == "LSTM" else 1
@@ -82,9 +82,9 @@ def write_recurrent_cell(writer: IrWriter) -> None:
         """Return a value with an axis of one in front: the time, or the direction."""
         return writer.add_node("Unsqueeze", [value, first]) if value else ""
 
-    x = add_leading_axis(writer.operand_value(0))
-    before = [add_leading_axis(writer.operand_value(1 + at)) for at in range(states)]
-    w, r, b = (add_leading_axis(writer.operand_value(1 + states + at)) for at in range(3))
+    x = add_leading_axis(writer.operand_value_name(0))
+    before = [add_leading_axis(writer.operand_value_name(1 + at)) for at in range(states)]
+    w, r, b = (add_leading_axis(writer.operand_value_name(1 + states + at)) for at in range(3))
     bias = _add_onnx_bias(writer, b, 3 + states, kind, writer.integer_attribute("hidden_size"))
     results = [f"{writer.result_name(at)}:with-direction" for at in range(states)]
     attributes = _recurrent_attributes(writer, kind)

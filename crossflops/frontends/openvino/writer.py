@@ -52,7 +52,7 @@ def node_name_with_modules(name: str) -> str:
     return f"{module.removeprefix('__module').lstrip('.')}/{rest.replace('/', '.')}"
 
 
-class IrWriter:
+class IrToOnnxWriter:
     """Writes the layers of a model, or of the body `net`, as nodes of an ONNX `graph`.
 
     `outer_values` has by layer number what a Parameter of a body is. Names begin with
@@ -148,7 +148,7 @@ class IrWriter:
             return None
         return self.net.edges.get((self._layer.number, self._layer.inputs[at].number))
 
-    def operand_value(self, at: int) -> str:
+    def operand_value_name(self, at: int) -> str:
         """Return the value of an input, "" if it is left out. Raises TargetError."""
         if at >= len(self._layer.inputs):
             return ""
@@ -160,9 +160,9 @@ class IrWriter:
             )
         return self.values[source]
 
-    def operand_values(self) -> list[str]:
+    def operand_value_names(self) -> list[str]:
         """Return the values of all inputs."""
-        return [self.operand_value(at) for at in range(len(self._layer.inputs))]
+        return [self.operand_value_name(at) for at in range(len(self._layer.inputs))]
 
     def operand_port(self, at: int) -> IrPort:
         """Return the port of an input. Raises TargetError if there is none."""
@@ -213,7 +213,7 @@ class IrWriter:
                 return []
         return elements
 
-    def depends_on_data(self, at: int) -> bool:
+    def operand_depends_on_data(self, at: int) -> bool:
         """Return whether an input depends on values of the model's inputs, and not on shapes
         alone.
         """
@@ -262,7 +262,7 @@ class IrWriter:
         known = self.constant_integers(at)
         if known is not None and vector:
             return self.add_integer_constant(known)
-        value = self.operand_value(at)
+        value = self.operand_value_name(at)
         if onnx_type_number(port.precision) != INT64:
             value = self.add_node("Cast", [value], to=INT64)
         if vector and not port.dims:
@@ -342,7 +342,7 @@ class IrWriter:
         """Add a node for an operation without an operator of ONNX: it is named, not counted."""
         results = [self.result_name(at) for at in range(len(self._layer.outputs))]
         if results:
-            self.add_node(self._layer.kind, self.operand_values(), results, DOMAIN)
+            self.add_node(self._layer.kind, self.operand_value_names(), results, DOMAIN)
 
     def declare_result_shapes(self) -> None:
         """Declare the sizes of the results that the file fixes: they are used where a shape is

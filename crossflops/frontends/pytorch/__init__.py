@@ -350,10 +350,12 @@ class PyTorch(Frontend):
         add_opaque_node_bodies(model)
 
     def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
-        """Run copies of the model and return their outputs: see `outputs.run_torch_copies`."""
-        from crossflops.frontends.pytorch.observe.outputs import run_torch_copies
+        """Run copies of the model; return inputs, outputs, and how much rounding changes them."""
+        from crossflops.frontends.pytorch.observe.outputs import (
+            run_torch_copies_and_measure_rounding,
+        )
 
-        return run_torch_copies(source, setting)
+        return run_torch_copies_and_measure_rounding(source, setting)
 
 
 FRONTEND: Frontend = PyTorch()

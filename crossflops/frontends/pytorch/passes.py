@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.converted import (
-    graph_parameter_fields,
+    parameter_size_fields,
     with_graph_identity,
     with_parameter_names,
 )
@@ -47,10 +47,10 @@ from crossflops.frontends.pytorch.record.attention_windows import attention_wind
 from crossflops.frontends.pytorch.record.custom_functions import (
     function_index_by_call,
     with_custom_functions,
-    without_detached_calls,
+    without_detach_calls_in_functions,
 )
 from crossflops.frontends.pytorch.record.data_dependence import (
-    carrying_real_tensors,
+    exporting_with_real_tensors,
     random_node_values,
     replaying_random_values,
     set_unknown_onnx_shapes,
@@ -62,8 +62,8 @@ from crossflops.frontends.pytorch.record.operators import calls_of_dropped_opera
 from crossflops.frontends.pytorch.record.recorder import with_node_keys
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse
-from crossflops.frontends.quantization import mark_value_storage, mark_weight_storage
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.quantization import mark_value_storage_dtypes, mark_weight_storage_dtypes
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Call, Trace
 
@@ -187,10 +187,10 @@ def _export_torch_program(
         return run(state)
 
 
-def _with_random_values(state: Conversion) -> Conversion:
+def _with_drawn_random_values(state: Conversion) -> Conversion:
     """Return the state with the random values that nodes of the program draw in a run."""
     states = state.recording.drawing
-    with seeding_generators():
+    with seeding_random_generators():
         known = {} if states is None else random_node_values(state.recording.program, states)
     return _with_torch_fields(state, known=known)
 
@@ -219,7 +219,7 @@ def _run_on_functional_program(
 def _write_torch_onnx(state: Conversion) -> Conversion:
     """Return the state with the ONNX program, and the operators that the export dropped."""
     dropped = DroppedOperators()
-    surrounding = carrying_real_tensors if state.trace.runtime else nullcontext
+    surrounding = exporting_with_real_tensors if state.trace.runtime else nullcontext
     with replaying_random_values(state.known):
         exported = convert_to_onnx_program(state.functional, dropped, state.forms, surrounding)
     return _with_torch_fields(state, exported=exported, dropped=dropped)
@@ -244,7 +244,7 @@ def _fill_value_dependent_shapes(state: Conversion) -> Conversion:
     run; return the state.
     """
     if state.trace.runtime:
-        with seeding_generators():
+        with seeding_random_generators():
             set_unknown_onnx_shapes(state.exported, state.known)
     return state
 
@@ -297,9 +297,9 @@ def _mark_torch_constants(graph: Graph, state: Conversion) -> Graph:
     return mark_constant_nodes(graph, model_input_names(state.exported))
 
 
-def _mark_torch_storage(graph: Graph, state: Conversion) -> Graph:
+def _mark_torch_storage_dtypes(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with the dtypes in which memory holds quantized values."""
-    return mark_value_storage(graph)
+    return mark_value_storage_dtypes(graph)
 
 
 def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
@@ -309,18 +309,20 @@ def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
     return with_sparse_marks(graph, state.recording.program, state.recording.operators)
 
 
-def _group_custom_calls(state: Conversion) -> Conversion:
+def _find_calls_inside_custom_functions(state: Conversion) -> Conversion:
     """Return the state with the calls inside custom autograd functions, and the calls that may cut
     gradients.
     """
     run = state.recording
     inside = function_index_by_call(run.operators.values(), run.frames, run.applied)
     return _with_torch_fields(
-        state, inside=inside, graded=without_detached_calls(run.operators, run.frames, inside)
+        state,
+        inside=inside,
+        graded=without_detach_calls_in_functions(run.operators, run.frames, inside),
     )
 
 
-def _add_torch_functions(graph: Graph, state: Conversion) -> Graph:
+def _add_custom_autograd_functions(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with the custom autograd functions that the model applied."""
     run = state.recording
     if not run.applied:
@@ -339,7 +341,7 @@ def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:
 
 def _mark_stored_weight_types(graph: Graph, state: Conversion) -> Graph:
     """Mark the graph's weights with the types in which a file stores them, if it has others."""
-    return mark_weight_storage(graph, storage_types(state.model))
+    return mark_weight_storage_dtypes(graph, storage_types(state.model))
 
 
 def _add_gradient_leaves(graph: Graph, state: Conversion) -> Graph:
@@ -369,7 +371,7 @@ def _mark_readers_of_changed_parameters(graph: Graph, state: Conversion) -> Grap
 
 def _with_torch_graph_identity(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with its name, its hash and the sizes of its parameters."""
-    sizes = graph_parameter_fields(state.trace.modules)
+    sizes = parameter_size_fields(state.trace.modules)
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
         sizes[kind] += packed
     sizes["idle_params"] = idle_parameter_count(state.trace)
@@ -400,7 +402,7 @@ def _move_to_source_modules(state: Conversion) -> Conversion:
 
 
 _EXPORT: Passes[Conversion] = (
-    Pass("find drawn numbers", _with_random_values, fact_set(RECORDED), fact_set(DRAWN)),
+    Pass("find drawn numbers", _with_drawn_random_values, fact_set(RECORDED), fact_set(DRAWN)),
     Pass(
         "write out sparse",
         _replace_sparse_in_program,
@@ -438,7 +440,7 @@ _EXPORT: Passes[Conversion] = (
 )
 # What says why a backward pass is not followed is overwritten by what follows it in the list.
 _GRADIENTS: tuple[Pass[Conversion], ...] = (
-    Pass("group custom functions", _group_custom_calls, ensures=fact_set(GROUPED)),
+    Pass("group custom functions", _find_calls_inside_custom_functions, ensures=fact_set(GROUPED)),
     Pass(
         "mark derived products",
         _rewrite_by_calls(gradients.mark_products_with_other_gradient),
@@ -498,7 +500,7 @@ _GRAPH: tuple[Pass[Conversion], ...] = (
     ),
     Pass(
         "mark storage",
-        _torch_graph_rewrite(_mark_torch_storage),
+        _torch_graph_rewrite(_mark_torch_storage_dtypes),
         fact_set(CONSTANT),
         fact_set(STORED),
     ),
@@ -506,7 +508,7 @@ _GRAPH: tuple[Pass[Conversion], ...] = (
     *_GRADIENTS,
     Pass(
         "add custom functions",
-        _torch_graph_rewrite(_add_torch_functions),
+        _torch_graph_rewrite(_add_custom_autograd_functions),
         fact_set(GROUPED, PROGRAM_NAMES, STORED),
         fact_set(FUNCTIONS),
     ),

@@ -36,9 +36,9 @@ from crossflops.frontends.pytorch.load.model import (
     escaping_module_names,
     reset_compiler,
     run_torch_model,
-    running_model_copy,
     suppressing_output,
     tracing_without_stack_traces,
+    using_model_copy_for_one_run,
 )
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
@@ -76,7 +76,7 @@ from crossflops.frontends.pytorch.record.tracing import (
     checks_for_causal_mask,
     export_with_values_if_needed,
 )
-from crossflops.frontends.seeds import restoring_generators, seeding_generators
+from crossflops.frontends.seeds import restoring_random_states, seeding_random_generators
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 
@@ -162,7 +162,10 @@ def _with_custom_operator_bodies(
         args, kwargs = recording.program.example_inputs
         if not has_values(model, args, kwargs) or has_own_fake_tensor(model, args, kwargs):
             return {}
-        with seeding_generators(), running_model_copy(model, setting.training) as own:
+        with (
+            seeding_random_generators(),
+            using_model_copy_for_one_run(model, setting.training) as own,
+        ):
             return _run_and_copy_operator_arguments(own, args, kwargs, operators)
 
     return add_custom_operator_bodies(
@@ -224,7 +227,7 @@ def record_torch_run(
     build_compiler_tables()
     with (
         delaying_garbage_collection(), tracing_without_stack_traces(), forgetting_graph_code(),
-        restoring_generators(), suppressing_output(),
+        restoring_random_states(), suppressing_output(),
         escaping_module_names(), faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):  # fmt: skip
@@ -288,7 +291,10 @@ def _trace_with_attention_masks(request: ExportRequest) -> TracedProgram:
         raise ValuesNeededError(
             "the number of skipped blocks depends on the values of a FlexAttention mask"
         )
-    with seeding_generators(), running_model_copy(request.model, request.setting.training) as own:
+    with (
+        seeding_random_generators(),
+        using_model_copy_for_one_run(request.model, request.setting.training) as own,
+    ):
         masked = run_and_describe_masked_attention(
             lambda: run_torch_model(own, request.args, request.kwargs, grad=False)
         )
@@ -346,7 +352,7 @@ def run_and_observe_torch(
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
     with (
-        restoring_generators(),
+        restoring_random_states(),
         suppressing_output(),
         escaping_module_names(),
         faking_grouped_products(),
@@ -469,7 +475,10 @@ def _run_and_observe(
     """
     seen: list[WatchedCall] = []
     if isinstance(setting, View) and setting.level in _RUNS:
-        with seeding_generators(), running_model_copy(model, setting.training) as own:
+        with (
+            seeding_random_generators(),
+            using_model_copy_for_one_run(model, setting.training) as own,
+        ):
             seen = _RUNS[setting.level](own, *copy_inputs(args, kwargs), setting)
         if _shows_kernels(setting):
             forward = [call for call in seen if call.phase == "forward"]
@@ -479,6 +488,6 @@ def _run_and_observe(
             return ObservedRun(seen, kernels)
         if not with_kernels:
             return ObservedRun(seen, None)
-    with seeding_generators(), running_model_copy(model, setting.training) as own:
+    with seeding_random_generators(), using_model_copy_for_one_run(model, setting.training) as own:
         kernels = observe_fused_kernels(own, *copy_inputs(args, kwargs), setting)
     return ObservedRun(seen, kernels)

@@ -105,9 +105,9 @@ class Sklearn(ShapeTracedFrontend):
 
     def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the estimator; return its inputs, outputs, and how much rounding changes them."""
-        from crossflops.frontends.sklearn.outputs import run_estimator_outputs
+        from crossflops.frontends.sklearn.outputs import run_estimator_and_measure_rounding
 
-        return run_estimator_outputs(source, setting)
+        return run_estimator_and_measure_rounding(source, setting)
 
 
 def _column_dtype_name(dtype: Any) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
 from crossflops.frontends.sklearn.interpolation import writing_isotonic_as_interpolation
-from crossflops.frontends.sklearn.lost_settings import last_step
+from crossflops.frontends.sklearn.lost_settings import last_pipeline_step
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.patches import inventory
 from crossflops.patches.patching import original_attribute, patching_attribute
@@ -133,13 +133,13 @@ def _writing_bools_as_integers() -> Iterator[None]:
 
     make_node = original_attribute(_container, "make_node", inventory.NODES)
 
-    def make_whole_node(*provided: Any, **attributes: Any) -> Any:
+    def make_node_with_integers(*provided: Any, **attributes: Any) -> Any:
         """Return the node of ONNX's `make_node`, with bools in lists of attributes as integers."""
         return make_node(
             *provided, **{name: _bools_to_integers(value) for name, value in attributes.items()}
         )
 
-    with patching_attribute(_container, "make_node", make_whole_node, inventory.NODES):
+    with patching_attribute(_container, "make_node", make_node_with_integers, inventory.NODES):
         yield
 
 
@@ -359,7 +359,7 @@ def write_estimator_onnx(
         options.setdefault(id(step), {})["raw_scores"] = True
     with (
         filter_warnings("ignore"),
-        _recording_makers(made),
+        _recording_estimator_of_each_node(made),
         recording_kernels_without_work(empty),
         writing_isotonic_as_interpolation(points, empty),
     ):
@@ -468,7 +468,7 @@ def _steps_with_raw_scores(parts: list[Any]) -> Iterator[Any]:
     """
     for part in parts:
         for calibrated in getattr(part, "calibrated_classifiers_", ()):
-            step = last_step(calibrated.estimator)
+            step = last_pipeline_step(calibrated.estimator)
             has_scores = step is not calibrated.estimator and hasattr(step, "decision_function")
             if has_scores and _has_conversion_option(step, "raw_scores"):
                 yield step
@@ -492,7 +492,7 @@ def _has_conversion_option(estimator: Any, option: str) -> bool:
 
 
 @contextmanager
-def _recording_makers(made: dict[str, int]) -> Iterator[None]:
+def _recording_estimator_of_each_node(made: dict[str, int]) -> Iterator[None]:
     """Return a context that adds to `made` the id of the estimator behind each node, by name.
 
     skl2onnx/common/_topology.py: `Topology.call_converter` runs the converter of one operator,

@@ -19,7 +19,7 @@ class Loss(NamedTuple):
     lost: str
 
 
-def _has_indicator(model: Any) -> bool:
+def _has_missing_value_indicator(model: Any) -> bool:
     """Return whether a fitted imputer also outputs columns that mark missing values."""
     indicator = getattr(model, "indicator_", None)
     return indicator is not None and len(indicator.features_) > 0
@@ -38,7 +38,7 @@ def _has_scores_that_skl2onnx_changes(model: Any) -> bool:
     without probabilities. SVC(probability=False) has no probabilities; since scikit-learn 1.9 its
     default setting is a word.
     """
-    inner = last_step(model.calibrated_classifiers_[0].estimator)
+    inner = last_pipeline_step(model.calibrated_classifiers_[0].estimator)
     name = type(inner).__name__
     is_written_otherwise = (
         name == "QuadraticDiscriminantAnalysis"
@@ -49,7 +49,7 @@ def _has_scores_that_skl2onnx_changes(model: Any) -> bool:
     return is_written_otherwise and hasattr(inner, "decision_function")
 
 
-def last_step(estimator: Any) -> Any:
+def last_pipeline_step(estimator: Any) -> Any:
     """Return the last step of a (nested) pipeline, or the estimator itself if it is not one."""
     while steps := getattr(estimator, "steps", None):
         estimator = steps[-1][1]
@@ -68,7 +68,12 @@ LOST = (
         "a loss on a logarithm",
         "the exponential is left out",
     ),
-    Loss("SimpleImputer", _has_indicator, "add_indicator=True", "the indicators are left out"),
+    Loss(
+        "SimpleImputer",
+        _has_missing_value_indicator,
+        "add_indicator=True",
+        "the indicators are left out",
+    ),
     *(
         Loss(
             name,

@@ -17,7 +17,7 @@ from crossflops.frontends.rounding import (
 from crossflops.frontends.sklearn.converter import estimator_behind_search
 from crossflops.frontends.sklearn.estimators import estimator_parts
 from crossflops.frontends.sklearn.graph import estimator_program
-from crossflops.frontends.sklearn.lost_settings import last_step
+from crossflops.frontends.sklearn.lost_settings import last_pipeline_step
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 from crossflops.load.protobuf import parse_model_proto
@@ -27,7 +27,7 @@ _SKIP = "leave out --verify"
 _FLOATS = "fc"
 
 
-def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
+def run_estimator_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
     """Run an estimator; return its inputs, outputs as in its file, and changes by rounding.
 
     The methods run again with inputs, and arrays of the estimators, rounded differently by up to a
@@ -128,7 +128,10 @@ def _scores_of_both_classes(model: Any, scores: Any) -> Any:
     For support vectors the first class has the score that the second one has elsewhere
     (skl2onnx/operator_converters/support_vector_machines.py).
     """
-    is_first = type(last_step(estimator_behind_search(model))).__name__ in ("SVC", "NuSVC")
+    is_first = type(last_pipeline_step(estimator_behind_search(model))).__name__ in (
+        "SVC",
+        "NuSVC",
+    )
     return np.stack([scores, -scores] if is_first else [-scores, scores], axis=-1)
 
 
@@ -140,7 +143,7 @@ def _method_and_result_index(model: Any, name: str) -> tuple[str, int]:
     from sklearn.base import is_regressor
     from sklearn.feature_selection import SelectorMixin
 
-    last = last_step(estimator_behind_search(model))
+    last = last_pipeline_step(estimator_behind_search(model))
     if name in ("label", "GPmean"):
         return "predict", 0
     if name == "probabilities":

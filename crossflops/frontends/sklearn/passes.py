@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.converted import graph_parameter_fields, with_graph_identity
+from crossflops.frontends.converted import parameter_size_fields, with_graph_identity
 from crossflops.frontends.logged_nodes import proto_nodes_for_log
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
@@ -212,7 +212,7 @@ def _place_estimator_nodes(state: EstimatorConversion) -> EstimatorConversion:
 
 def _identify_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with the name, parameter sizes and hash of the model in its graph."""
-    sizes = graph_parameter_fields(state.trace.modules)
+    sizes = parameter_size_fields(state.trace.modules)
     return _replace_estimator_fields(
         state, graph=with_graph_identity(state.current_graph, state.class_name, **sizes)
     )

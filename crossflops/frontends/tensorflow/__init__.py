@@ -207,10 +207,10 @@ class TensorFlow(ShapeTracedFrontend):
 
     def convert_with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """Return the ONNX model with its weights as bytes, and its graph."""
-        from crossflops.frontends.tensorflow.load.function import is_rebuilt
+        from crossflops.frontends.tensorflow.load.function import is_rebuilt_from_onnx
         from crossflops.frontends.tensorflow.program import convert_with_weights
 
-        if is_rebuilt(source.model):
+        if is_rebuilt_from_onnx(source.model):
             return super().convert_with_weights(source, setting)
         return convert_with_weights(source, setting)
 
@@ -224,9 +224,11 @@ class TensorFlow(ShapeTracedFrontend):
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
         """Return the cost of the backward pass of each custom gradient function in the model."""
-        from crossflops.frontends.tensorflow.train.own_backward import tensorflow_own_backwards
+        from crossflops.frontends.tensorflow.train.own_backward import (
+            tensorflow_custom_backward_costs,
+        )
 
-        return tensorflow_own_backwards(source, setting)
+        return tensorflow_custom_backward_costs(source, setting)
 
     def limit_threads(self, threads: int) -> None:
         """Set TensorFlow's number of threads by environment variables, before it is imported."""
@@ -241,9 +243,11 @@ class TensorFlow(ShapeTracedFrontend):
 
     def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, outputs, and how much rounding changes them."""
-        from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
+        from crossflops.frontends.tensorflow.observe.outputs import (
+            run_tensorflow_and_measure_rounding,
+        )
 
-        return run_tensorflow_outputs(source, setting)
+        return run_tensorflow_and_measure_rounding(source, setting)
 
 
 FRONTEND: Frontend = TensorFlow()

@@ -37,9 +37,9 @@ from crossflops.frontends.tensorflow.convert.branches import (
 from crossflops.frontends.tensorflow.convert.converter import WritingNotes
 from crossflops.frontends.tensorflow.convert.gradients import (
     WeightNames,
-    add_own_functions,
+    add_custom_gradient_functions,
     find_parameter_names,
-    mark_tensorflow_gradients,
+    mark_unknown_gradients_and_recomputed_nodes,
     sever_stopped_nodes,
     with_argument_names,
 )
@@ -253,7 +253,7 @@ def _retry_without_failing_loops(
         return run(_replace_tensorflow_fields(state, noted=noted, left=left))
 
     return _replace_tensorflow_fields(
-        converter.convert_with_whole_loops(convert), definition=None, inlined=None
+        converter.convert_leaving_failing_loops(convert), definition=None, inlined=None
     )
 
 
@@ -291,10 +291,10 @@ def _write_tf2onnx_graph(state: TensorFlowConversion) -> TensorFlowConversion:
     )
 
 
-def _optimize_aliases_and_loops(state: TensorFlowConversion) -> TensorFlowConversion:
+def _run_tf2onnx_optimizers(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with aliases removed and loops in ONNX's form, by tf2onnx."""
     return _replace_tensorflow_fields(
-        state, writing=converter.optimize_aliases_and_loops(state.writing)
+        state, writing=converter.run_tf2onnx_alias_and_loop_optimizers(state.writing)
     )
 
 
@@ -417,9 +417,11 @@ def _find_parameter_names(state: TensorFlowConversion) -> TensorFlowConversion:
     return _replace_tensorflow_fields(state, weights=weights)
 
 
-def _mark_graph_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _mark_unknown_gradients_and_recomputed(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with marks on nodes that are recomputed or have no known gradient."""
-    return mark_tensorflow_gradients(graph, state.lowered, state.owns, state.weights.missing)
+    return mark_unknown_gradients_and_recomputed_nodes(
+        graph, state.lowered, state.owns, state.weights.missing
+    )
 
 
 def _name_weights_as_in_model(graph: Graph, state: TensorFlowConversion) -> Graph:
@@ -427,9 +429,9 @@ def _name_weights_as_in_model(graph: Graph, state: TensorFlowConversion) -> Grap
     return with_parameter_names(graph, state.weights.names)
 
 
-def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _add_custom_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with its custom gradient functions."""
-    return add_own_functions(graph, state.owns, state.weights.names, state.given)
+    return add_custom_gradient_functions(graph, state.owns, state.weights.names, state.given)
 
 
 def _add_training_step_calls(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -458,9 +460,7 @@ def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Gra
 
 _WRITE: Passes[TensorFlowConversion] = (
     Pass("write ONNX", _write_tf2onnx_graph, fact_set(IMPORTED), fact_set(WRITTEN)),
-    Pass(
-        "remove own additions", _optimize_aliases_and_loops, fact_set(WRITTEN), fact_set(OPTIMIZED)
-    ),
+    Pass("remove own additions", _run_tf2onnx_optimizers, fact_set(WRITTEN), fact_set(OPTIMIZED)),
     Pass("tell groups", _set_convolution_groups, fact_set(WRITTEN), fact_set(GROUPS)),
     Pass("make model", _make_onnx_model, fact_set(OPTIMIZED, GROUPS), fact_set(MODEL)),
     Pass("tell shapes", _write_known_shapes, fact_set(IMPORTED, MODEL), fact_set(SHAPES)),
@@ -580,7 +580,7 @@ _LINK: Passes[TensorFlowConversion] = (
     Pass("find weights", _find_parameter_names, fact_set(LINKED), fact_set(FOUND)),
     Pass(
         "mark gradients",
-        _tensorflow_graph_rewrite(_mark_graph_gradients),
+        _tensorflow_graph_rewrite(_mark_unknown_gradients_and_recomputed),
         fact_set(LINKED, SEVERED, FOUND),
         fact_set(GRADIENTS),
     ),
@@ -592,7 +592,7 @@ _LINK: Passes[TensorFlowConversion] = (
     ),
     Pass(
         "add own functions",
-        _tensorflow_graph_rewrite(_add_gradient_functions),
+        _tensorflow_graph_rewrite(_add_custom_gradient_functions),
         fact_set(LINKED, MODEL_NAMES),
         fact_set(FUNCTIONS),
     ),

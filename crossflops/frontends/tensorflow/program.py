@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import graph_parameter_fields, require_weights_fit_in_file
+from crossflops.frontends.converted import parameter_size_fields, require_weights_fit_in_file
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
@@ -20,8 +20,8 @@ from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import (
 )
 from crossflops.frontends.tensorflow.load.function import (
     function_arguments,
-    is_rebuilt,
-    may_be_frozen,
+    is_rebuilt_from_onnx,
+    may_have_constant_weights,
 )
 from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 from crossflops.frontends.tensorflow.load.uninitialized import require_variable_values
@@ -68,7 +68,7 @@ def convert_frozen_model(
     where the model cannot be converted.
     """
     model, control = source.model, source.control
-    if is_rebuilt(model):
+    if is_rebuilt_from_onnx(model):
         rebuilt: tuple[bytes, Graph, Trace] = model.graph_of_recorded_run(seen, setting)
         return rebuilt
 
@@ -193,7 +193,7 @@ def _tensorflow_model_name(model: Any) -> str:
 
 def layer_table_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTable:
     """Return the module table of a model: Keras layers, or modules in operation names."""
-    if is_rebuilt(model):
+    if is_rebuilt_from_onnx(model):
         rows: LayerTable = model.layers()
         return rows
     if hasattr(model, "_flatten_layers"):
@@ -221,6 +221,6 @@ def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
     rows = seen.trace.modules
     return (
         {}
-        if may_be_frozen(model) and not any(row.params for row in rows)
-        else graph_parameter_fields(rows)
+        if may_have_constant_weights(model) and not any(row.params for row in rows)
+        else parameter_size_fields(rows)
     )

@@ -10,7 +10,7 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends.converted import (
     all_nested_nodes,
-    graph_parameter_fields,
+    parameter_size_fields,
     with_graph_identity,
 )
 from crossflops.frontends.dependence import mark_constant_nodes
@@ -27,7 +27,7 @@ from crossflops.frontends.tflite.reading import (
     read_tflite_model,
 )
 from crossflops.frontends.tflite.sizes import with_inferred_sizes
-from crossflops.frontends.tflite.writer import OPSET, TfliteNodeWriter
+from crossflops.frontends.tflite.writer import OPSET, TfliteToGraphWriter
 from crossflops.ir.graph import Control, Graph, Node, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
 
@@ -58,7 +58,7 @@ def build_tflite_graph(
     graph = mark_constant_nodes(graph, inputs)
     graph = without_dead_nodes(mark_dead_nodes(graph, [spec.name for spec in graph.outputs]))
     modules = _with_module_weights(build_module_table(body.places, graph.name), graph)
-    sizes = graph_parameter_fields(modules)
+    sizes = parameter_size_fields(modules)
     trace = Trace(calls=(), modules=modules, setting=setting, framework="tflite")
     return with_graph_identity(graph, graph.name, **sizes), trace
 
@@ -107,7 +107,7 @@ def _subgraph_as_graph(
             "the file is damaged: convert the model again",
         )
     subgraph = with_inferred_sizes(model.subgraphs[index])
-    writer = TfliteNodeWriter(subgraph, prefix)
+    writer = TfliteToGraphWriter(subgraph, prefix)
     for number, operator in enumerate(subgraph.operators):
         if all(subgraph.tensors[at].values is not None for at in operator.outputs):
             continue  # shapes that are known, which nothing computes
@@ -132,7 +132,7 @@ def _subgraph_as_graph(
 
 
 def _write_if_or_while(
-    writer: TfliteNodeWriter, model: TfliteModel, number: int, control: Control, depth: int
+    writer: TfliteToGraphWriter, model: TfliteModel, number: int, control: Control, depth: int
 ) -> None:
     """Write IF with both branches, or WHILE with its condition in front of its body.
 
@@ -191,7 +191,7 @@ def _loop_body_with_condition(condition: Graph, body: Graph) -> Graph:
 
 
 def _trip_count(
-    writer: TfliteNodeWriter, model: TfliteModel, operator: TfliteOperator
+    writer: TfliteToGraphWriter, model: TfliteModel, operator: TfliteOperator
 ) -> int | None:
     """Return how often a WHILE runs that counts to a constant in steps of 1, None for others."""
     condition = model.subgraphs[int(operator.option_value("CondSubgraphIndex"))]
@@ -215,7 +215,7 @@ def _conjunct_operators(condition: TfliteSubgraph, index: int) -> list[TfliteOpe
 
 
 def _counter_limit(
-    writer: TfliteNodeWriter,
+    writer: TfliteToGraphWriter,
     condition: TfliteSubgraph,
     body: TfliteSubgraph,
     operator: TfliteOperator,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
-from crossflops.frontends.tflite.writer import TfliteNodeWriter
+from crossflops.frontends.tflite.writer import TfliteToGraphWriter
 from crossflops.ir.graph import Attribute, TensorSpec
 
-Write: TypeAlias = Callable[[TfliteNodeWriter], None]
+Write: TypeAlias = Callable[[TfliteToGraphWriter], None]
 _RELU, _RELU_N1_TO_1, _RELU6, _TANH, _SIGN_BIT = 1, 2, 3, 4, 5  # ActivationFunctionType
 _SAME = 0  # Padding
 
@@ -23,7 +23,7 @@ def channels_first_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _write_activation_and_quantization(
-    writer: TfliteNodeWriter, value: TensorSpec, shape: Sequence[int] | None = None
+    writer: TfliteToGraphWriter, value: TensorSpec, shape: Sequence[int] | None = None
 ) -> None:
     """Write the fused activation of a value, and the quantized result.
 
@@ -38,7 +38,7 @@ def _write_activation_and_quantization(
 
 
 def _value_before_activation(
-    writer: TfliteNodeWriter, shape: Sequence[int] | None = None
+    writer: TfliteToGraphWriter, shape: Sequence[int] | None = None
 ) -> TensorSpec:
     """Return the value before the fused activation: the result itself if there is none."""
     activation = writer.current_operator.option_value("FusedActivationFunction")
@@ -50,7 +50,7 @@ def _value_before_activation(
 
 
 def _write_activation(
-    writer: TfliteNodeWriter, activation: int, value: TensorSpec, result: TensorSpec
+    writer: TfliteToGraphWriter, activation: int, value: TensorSpec, result: TensorSpec
 ) -> None:
     """Write an activation by its number in the schema."""
     if activation == _RELU:
@@ -70,7 +70,7 @@ def _write_activation(
 # Products.
 
 
-def _window_attributes(writer: TfliteNodeWriter, dims: str) -> dict[str, Attribute]:
+def _window_attributes(writer: TfliteToGraphWriter, dims: str) -> dict[str, Attribute]:
     """Return strides, dilations and padding of a window along the axes, such as "HW"."""
     option = writer.current_operator.option_value
     attrs: dict[str, Attribute] = {
@@ -84,7 +84,7 @@ def _window_attributes(writer: TfliteNodeWriter, dims: str) -> dict[str, Attribu
 
 
 def _write_convolution(
-    writer: TfliteNodeWriter, data: tuple[int, ...], weight: tuple[int, ...]
+    writer: TfliteToGraphWriter, data: tuple[int, ...], weight: tuple[int, ...]
 ) -> None:
     """Write a convolution of data [N, C, ...] with a weight [M, C/group, k...]."""
     bias = writer.input_spec(2) if writer.has_input(2) else None
@@ -97,28 +97,28 @@ def _write_convolution(
     _write_activation_and_quantization(writer, value, out)
 
 
-def _write_conv_2d(writer: TfliteNodeWriter) -> None:
+def _write_conv_2d(writer: TfliteToGraphWriter) -> None:
     """Write CONV_2D: X [N, H, W, C], W [M, h, w, C/group]."""
     weight = writer.input_tensor(1).shape
     shape = channels_first_shape(writer.input_tensor(0).shape)
     _write_convolution(writer, shape, channels_first_shape(weight))
 
 
-def _write_depthwise(writer: TfliteNodeWriter) -> None:
+def _write_depthwise(writer: TfliteToGraphWriter) -> None:
     """Write DEPTHWISE_CONV_2D: X [N, H, W, C], W [1, h, w, C * multiplier]."""
     _, height, width, channels = writer.input_tensor(1).shape
     shape = channels_first_shape(writer.input_tensor(0).shape)
     _write_convolution(writer, shape, (channels, 1, height, width))
 
 
-def _write_conv_3d(writer: TfliteNodeWriter) -> None:
+def _write_conv_3d(writer: TfliteToGraphWriter) -> None:
     """Write CONV_3D: X [N, D, H, W, C], W [d, h, w, C/group, M]."""
     *kernel, depth, out = writer.input_tensor(1).shape
     shape = channels_first_shape(writer.input_tensor(0).shape)
     _write_convolution(writer, shape, (out, depth, *kernel))
 
 
-def _write_transposed_convolution(writer: TfliteNodeWriter, weight: tuple[int, ...]) -> None:
+def _write_transposed_convolution(writer: TfliteToGraphWriter, weight: tuple[int, ...]) -> None:
     """Write a transposed convolution: inputs are a shape, W, X and a bias; W is [C, M, k...]."""
     data = channels_first_shape(writer.input_tensor(2).shape)
     out = channels_first_shape(writer.output_tensor().shape)
@@ -131,19 +131,19 @@ def _write_transposed_convolution(writer: TfliteNodeWriter, weight: tuple[int, .
     _write_activation_and_quantization(writer, value, out)
 
 
-def _write_transpose_conv(writer: TfliteNodeWriter) -> None:
+def _write_transpose_conv(writer: TfliteToGraphWriter) -> None:
     """Write TRANSPOSE_CONV: W [M, h, w, C]."""
     out, *kernel, depth = writer.input_tensor(1).shape
     _write_transposed_convolution(writer, (depth, out, *kernel))
 
 
-def _write_conv_3d_transpose(writer: TfliteNodeWriter) -> None:
+def _write_conv_3d_transpose(writer: TfliteToGraphWriter) -> None:
     """Write CONV_3D_TRANSPOSE: W [d, h, w, M, C]."""
     *kernel, out, depth = writer.input_tensor(1).shape
     _write_transposed_convolution(writer, (depth, out, *kernel))
 
 
-def _write_fully_connected(writer: TfliteNodeWriter) -> None:
+def _write_fully_connected(writer: TfliteToGraphWriter) -> None:
     """Write FULLY_CONNECTED: rows of X times W [N, K], for any axes of X."""
     out, inner = writer.input_tensor(1).shape
     rows = writer.input_tensor(0).numel // max(inner, 1)
@@ -154,7 +154,7 @@ def _write_fully_connected(writer: TfliteNodeWriter) -> None:
     _write_activation_and_quantization(writer, value, (rows, out))
 
 
-def _write_batch_matmul(writer: TfliteNodeWriter) -> None:
+def _write_batch_matmul(writer: TfliteToGraphWriter) -> None:
     """Write BATCH_MATMUL: either factor may be transposed (AdjX, AdjY)."""
     factors = []
     for position, flag in enumerate(("AdjX", "AdjY")):
@@ -170,7 +170,7 @@ def _write_batch_matmul(writer: TfliteNodeWriter) -> None:
 
 
 def _write_lstm_gate(
-    writer: TfliteNodeWriter, x: TensorSpec, h: TensorSpec, position: int, units: int, bias: int
+    writer: TfliteToGraphWriter, x: TensorSpec, h: TensorSpec, position: int, units: int, bias: int
 ) -> TensorSpec:
     """Write x W^T + h R^T + b of one gate, W at `position` and R four inputs behind it."""
     rows = (x.shape or (0,))[0]
@@ -183,7 +183,7 @@ def _write_lstm_gate(
     return total
 
 
-def _write_sequence_lstm(writer: TfliteNodeWriter) -> None:
+def _write_sequence_lstm(writer: TfliteToGraphWriter) -> None:
     """Write UNIDIRECTIONAL_SEQUENCE_LSTM: x [B, T, I] (or [T, B, I]), four gates of U units.
 
     i, f, g, o = x W^T + h R^T + b; c = f * c + i * g; h = o * tanh(c), then its projection. A
@@ -242,7 +242,7 @@ def _write_sequence_lstm(writer: TfliteNodeWriter) -> None:
     writer.add_quantize_node()
 
 
-def _write_svdf(writer: TfliteNodeWriter) -> None:
+def _write_svdf(writer: TfliteToGraphWriter) -> None:
     """Write SVDF: x [B, I] times F filters, then F filters over M steps, summed by rank.
 
     B*F*I MACs, B*F*M MACs; sums over the rank, and a bias for each of F / rank units.
@@ -284,7 +284,7 @@ def _write_svdf(writer: TfliteNodeWriter) -> None:
 def _pool_writer(kind: str, **more: Attribute) -> Write:
     """Return the writer of a pool, whose window is in its options."""
 
-    def write_nodes(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteToGraphWriter) -> None:
         """Write a pool of X [N, H, W, C]."""
         option = writer.current_operator.option_value
         attrs = _window_attributes(writer, "HW")
@@ -304,7 +304,7 @@ def _pool_writer(kind: str, **more: Attribute) -> Write:
 def _elementwise_writer(kind: str, operands: int = 1, **attrs: Attribute) -> Write:
     """Return the writer of an operator that computes each element from its operands."""
 
-    def write_nodes(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteToGraphWriter) -> None:
         """Write a node with these operands, and its fused activation."""
         value = _value_before_activation(writer)
         inputs = [
@@ -320,7 +320,7 @@ def _elementwise_writer(kind: str, operands: int = 1, **attrs: Attribute) -> Wri
 def _composition_writer(first: str, second: str, operands: int = 1, twice: bool = False) -> Write:
     """Return the writer of an operator that is one function of another's result."""
 
-    def write_nodes(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteToGraphWriter) -> None:
         """Write both nodes; a square has the first result twice."""
         middle = writer.temporary_value(writer.output_tensor().shape)
         writer.add_node(first, [writer.input_spec(at) for at in range(operands)], (middle,))
@@ -337,7 +337,7 @@ def _composition_writer(first: str, second: str, operands: int = 1, twice: bool 
 def _reduction_writer(kind: str) -> Write:
     """Return the writer of a reduction along the axes of its second input."""
 
-    def write_nodes(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteToGraphWriter) -> None:
         """Write the reduction of the first input."""
         axes = writer.constant_input_values(1)
         attrs: dict[str, Attribute] = {
@@ -356,7 +356,7 @@ def _reduction_writer(kind: str) -> Write:
 def _arg_search_writer(kind: str) -> Write:
     """Return the writer of ARG_MAX or ARG_MIN along the axis of its second input."""
 
-    def write_nodes(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteToGraphWriter) -> None:
         """Write the search along one axis."""
         axis = (writer.constant_input_values(1) or (-1,))[0]
         result = writer.value_of_tensor(writer.current_operator.outputs[0])
@@ -365,7 +365,7 @@ def _arg_search_writer(kind: str) -> Write:
     return write_nodes
 
 
-def _write_top_k(writer: TfliteNodeWriter) -> None:
+def _write_top_k(writer: TfliteToGraphWriter) -> None:
     """Write TOPK_V2 along the last axis."""
     results = [writer.value_of_tensor(at) for at in writer.current_operator.outputs]
     writer.add_node(
@@ -373,7 +373,7 @@ def _write_top_k(writer: TfliteNodeWriter) -> None:
     )
 
 
-def _write_softmax(writer: TfliteNodeWriter) -> None:
+def _write_softmax(writer: TfliteToGraphWriter) -> None:
     """Write SOFTMAX along the last axis; a beta other than 1 multiplies its elements."""
     data = writer.input_spec(0)
     if writer.current_operator.option_value("Beta", 1.0) != 1.0:
@@ -384,7 +384,7 @@ def _write_softmax(writer: TfliteNodeWriter) -> None:
     writer.add_quantize_node()
 
 
-def _write_gelu(writer: TfliteNodeWriter) -> None:
+def _write_gelu(writer: TfliteToGraphWriter) -> None:
     """Write GELU, by tanh if it is approximate."""
     form = "tanh" if writer.current_operator.option_value("Approximate", False) else "none"
     writer.add_node(
@@ -396,7 +396,7 @@ def _write_gelu(writer: TfliteNodeWriter) -> None:
     writer.add_quantize_node()
 
 
-def _write_response_normalization(writer: TfliteNodeWriter) -> None:
+def _write_response_normalization(writer: TfliteToGraphWriter) -> None:
     """Write LOCAL_RESPONSE_NORMALIZATION over 2 * radius + 1 channels."""
     shape = channels_first_shape(writer.input_tensor(0).shape)
     size = 2 * int(writer.current_operator.option_value("Radius")) + 1
@@ -411,7 +411,7 @@ def _write_response_normalization(writer: TfliteNodeWriter) -> None:
 def _resize_writer(mode: str) -> Write:
     """Return the writer of a resized image."""
 
-    def write_nodes(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteToGraphWriter) -> None:
         """Write the resize of X [N, H, W, C] along H and W."""
         data = writer.input_spec(0, channels_first_shape(writer.input_tensor(0).shape))
         result = writer.result_before_quantization(
@@ -426,10 +426,10 @@ def _resize_writer(mode: str) -> Write:
 # Movement of data, and copies in another type.
 
 
-def _movement_writer(kind: str, *positions: int, data: int = 0, **attrs: Attribute) -> Write:
+def _data_movement_writer(kind: str, *positions: int, data: int = 0, **attrs: Attribute) -> Write:
     """Return the writer of an operator whose results are elements of its operand `data`."""
 
-    def write_nodes(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteToGraphWriter) -> None:
         """Write a node that moves data."""
         results = [writer.value_of_tensor(at) for at in writer.current_operator.outputs]
         inputs = [writer.input_spec(at) for at in (data, *positions) if writer.has_input(at)]
@@ -438,7 +438,7 @@ def _movement_writer(kind: str, *positions: int, data: int = 0, **attrs: Attribu
     return write_nodes
 
 
-def _write_reshape(writer: TfliteNodeWriter) -> None:
+def _write_reshape(writer: TfliteToGraphWriter) -> None:
     """Write an operator that gives the same elements another shape."""
     writer.add_node(
         "Reshape",
@@ -447,7 +447,7 @@ def _write_reshape(writer: TfliteNodeWriter) -> None:
     )
 
 
-def _write_concatenation(writer: TfliteNodeWriter) -> None:
+def _write_concatenation(writer: TfliteToGraphWriter) -> None:
     """Write CONCATENATION along an axis."""
     inputs = [
         writer.input_spec(at)
@@ -463,7 +463,7 @@ def _write_concatenation(writer: TfliteNodeWriter) -> None:
     )
 
 
-def _write_pack(writer: TfliteNodeWriter) -> None:
+def _write_pack(writer: TfliteToGraphWriter) -> None:
     """Write PACK, which joins tensors of one shape."""
     inputs = [writer.input_spec(at) for at in range(len(writer.current_operator.inputs))]
     if all(spec.shape == () for spec in inputs):  # numbers, which Concat does not join
@@ -476,10 +476,10 @@ def _write_pack(writer: TfliteNodeWriter) -> None:
     )
 
 
-def _division_writer(data: int) -> Write:
+def _split_writer(data: int) -> Write:
     """Return the writer of an operator that divides its operand `data` into its results."""
 
-    def write_nodes(writer: TfliteNodeWriter) -> None:
+    def write_nodes(writer: TfliteToGraphWriter) -> None:
         """Write a Slice node for each result of the operator."""
         for at in writer.current_operator.outputs:
             writer.add_node("Slice", (writer.input_spec(data),), (writer.value_of_tensor(at),))
@@ -487,7 +487,7 @@ def _division_writer(data: int) -> Write:
     return write_nodes
 
 
-def _write_gather(writer: TfliteNodeWriter) -> None:
+def _write_gather(writer: TfliteToGraphWriter) -> None:
     """Write GATHER along an axis."""
     axis = int(writer.current_operator.option_value("Axis"))
     operands = (writer.input_spec(0), writer.input_spec(1))
@@ -499,7 +499,7 @@ def _write_gather(writer: TfliteNodeWriter) -> None:
     )
 
 
-def _write_quantize(writer: TfliteNodeWriter) -> None:
+def _write_quantize(writer: TfliteToGraphWriter) -> None:
     """Write QUANTIZE, also of numbers that have another scale."""
     writer.add_node(
         "QuantizeLinear",
@@ -508,7 +508,7 @@ def _write_quantize(writer: TfliteNodeWriter) -> None:
     )
 
 
-def _write_dequantize(writer: TfliteNodeWriter) -> None:
+def _write_dequantize(writer: TfliteToGraphWriter) -> None:
     """Write DEQUANTIZE; a constant is read as it is stored, since kernels read it so."""
     source, result = writer.current_operator.inputs[0], writer.current_operator.outputs[0]
     if writer.tensor_or_copied_constant(source).stored:
@@ -521,14 +521,14 @@ def _write_dequantize(writer: TfliteNodeWriter) -> None:
         writer.add_node("Cast", (writer.input_spec(0),), (writer.value_of_tensor(result),))
 
 
-def _write_densify(writer: TfliteNodeWriter) -> None:
+def _write_densify(writer: TfliteToGraphWriter) -> None:
     """Write DENSIFY: the sparse constant is read wherever its dense form is."""
     writer.replace_by_constant(
         writer.current_operator.outputs[0], writer.current_operator.inputs[0]
     )
 
 
-def _write_unknown(writer: TfliteNodeWriter) -> None:
+def _write_unknown(writer: TfliteToGraphWriter) -> None:
     """Write an operator without a formula: it is named, and is not counted."""
     operator = writer.current_operator
     inputs = [writer.value_of_tensor(at) if at >= 0 else None for at in operator.inputs]
@@ -536,7 +536,7 @@ def _write_unknown(writer: TfliteNodeWriter) -> None:
     writer.add_node(operator.kind, inputs, outputs, domain="tflite")
 
 
-def _write_square(writer: TfliteNodeWriter) -> None:
+def _write_square(writer: TfliteToGraphWriter) -> None:
     """Write SQUARE as a product of the operand with itself."""
     writer.add_node(
         "Mul", (writer.input_spec(0), writer.input_spec(0)), (writer.result_before_quantization(),)
@@ -574,7 +574,7 @@ WRITERS: Mapping[str, Write] = {
     **{name: _elementwise_writer(kind) for name, kind in _UNARY.items()},
     **{name: _elementwise_writer(kind, 2) for name, kind in _BINARY.items()},
     **{name: _reduction_writer(kind) for name, kind in _REDUCTIONS.items()},
-    **{name: _movement_writer(kind) for name, kind in _MOVES.items()},
+    **{name: _data_movement_writer(kind) for name, kind in _MOVES.items()},
     **dict.fromkeys(("BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"), _write_reshape),
     "ADD_N": _elementwise_writer("Sum", 10**6),
     "ARG_MAX": _arg_search_writer("ArgMax"),
@@ -589,12 +589,12 @@ WRITERS: Mapping[str, Write] = {
     "DENSIFY": _write_densify,
     "DEPTHWISE_CONV_2D": _write_depthwise,
     "DEQUANTIZE": _write_dequantize,
-    "EMBEDDING_LOOKUP": _movement_writer("Gather", 0, data=1),
-    "FILL": _movement_writer("Expand", data=1),
+    "EMBEDDING_LOOKUP": _data_movement_writer("Gather", 0, data=1),
+    "FILL": _data_movement_writer("Expand", data=1),
     "FLOOR_DIV": _composition_writer("Div", "Floor", 2),
     "FULLY_CONNECTED": _write_fully_connected,
     "GATHER": _write_gather,
-    "GATHER_ND": _movement_writer("GatherND", 1),
+    "GATHER_ND": _data_movement_writer("GatherND", 1),
     "GELU": _write_gelu,
     "L2_NORMALIZATION": _elementwise_writer("LpNormalization", p=2, axis=-1),
     "L2_POOL_2D": _pool_writer("LpPool", p=2),
@@ -604,30 +604,30 @@ WRITERS: Mapping[str, Write] = {
     "NOT_EQUAL": _composition_writer("Equal", "Not", 2),
     "PACK": _write_pack,
     "QUANTIZE": _write_quantize,
-    "RANK": _movement_writer("Shape"),
+    "RANK": _data_movement_writer("Shape"),
     "RELU6": _elementwise_writer("Clip", min=0.0, max=6.0),
     "RELU_0_TO_1": _elementwise_writer("Clip", min=0.0, max=1.0),
     "RELU_N1_TO_1": _elementwise_writer("Clip", min=-1.0, max=1.0),
     "RESIZE_BILINEAR": _resize_writer("linear"),
     "RESIZE_NEAREST_NEIGHBOR": _resize_writer("nearest"),
     "RSQRT": _composition_writer("Sqrt", "Reciprocal"),
-    "SELECT": _movement_writer("Where", 1, 2),
-    "SELECT_V2": _movement_writer("Where", 1, 2),
-    "SHAPE": _movement_writer("Shape"),
+    "SELECT": _data_movement_writer("Where", 1, 2),
+    "SELECT_V2": _data_movement_writer("Where", 1, 2),
+    "SHAPE": _data_movement_writer("Shape"),
     "SOFTMAX": _write_softmax,
-    "SPLIT": _division_writer(1),
-    "SPLIT_V": _division_writer(0),
+    "SPLIT": _split_writer(1),
+    "SPLIT_V": _split_writer(0),
     "SQUARE": _write_square,
     "SQUARED_DIFFERENCE": _composition_writer("Sub", "Mul", 2, twice=True),
     "SVDF": _write_svdf,
     "TOPK_V2": _write_top_k,
     "TRANSPOSE_CONV": _write_transpose_conv,
-    "UNPACK": _division_writer(0),
+    "UNPACK": _split_writer(0),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _write_sequence_lstm,
 }
 
 
-def write_operator_nodes(writer: TfliteNodeWriter) -> None:
+def write_operator_nodes(writer: TfliteToGraphWriter) -> None:
     """Write the nodes of the writer's operator; one without a formula is named."""
     operator = writer.current_operator
     write = None if operator.is_custom else WRITERS.get(operator.kind)

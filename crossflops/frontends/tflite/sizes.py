@@ -172,7 +172,7 @@ def _reduction_shape(operator: TfliteOperator, tensors: list[TfliteTensor]) -> S
     return tuple(size for at, size in enumerate(shape) if at not in along)
 
 
-def _dense_shape(
+def _fully_connected_shape(
     operator: TfliteOperator, tensors: list[TfliteTensor], result: TfliteTensor
 ) -> Shape | None:
     """Return the shape of FULLY_CONNECTED, which may keep the axes in front of the last."""
@@ -204,7 +204,7 @@ _RULES: Mapping[
     str, Callable[[TfliteOperator, list[TfliteTensor], TfliteTensor], Shape | None]
 ] = {
     "BATCH_MATMUL": _product_shape,
-    "FULLY_CONNECTED": _dense_shape,
+    "FULLY_CONNECTED": _fully_connected_shape,
     "SHAPE": lambda operator, tensors, result: result.shape,
     "TRANSPOSE": _transpose_shape,
 }

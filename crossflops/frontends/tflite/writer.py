@@ -11,7 +11,7 @@ OPSET = 22  # of ai.onnx, in whose operators the nodes are written
 _INTEGERS = ("int4", "int8", "uint8", "int16", "uint16")
 
 
-class TfliteNodeWriter:
+class TfliteToGraphWriter:
     """Writes operators of a subgraph as nodes; `prefix` sets its names apart from others.
 
     A tensor of quantized numbers is an operand in its own type. The result of an operator that

@@ -205,7 +205,7 @@ def test_what_cannot_be_converted(monkeypatch):
     from crossflops.frontends.jax.convert import rules
 
     rules.load_conversion_rules()
-    monkeypatch.delitem(rules._rule_registry(), "scan")
+    monkeypatch.delitem(rules._jax2onnx_rule_registry(), "scan")
     _, _, ledger = counted(
         lambda x: jax.lax.scan(lambda c, _: (c @ c, None), x @ x, None, 3)[0], spec(8, 8)
     )

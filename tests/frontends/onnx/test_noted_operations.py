@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from crossflops import count
-from crossflops.frontends.converted import ConvertedOperation, with_source_costs
+from crossflops.frontends.converted import ConvertedOperation, with_notes_of_source_operations
 from crossflops.frontends.onnx.graph import NUMBER
 from crossflops.frontends.onnx.noted_operations import KEY, note_operations
 from crossflops.ir.graph import Op, TensorSpec
@@ -37,7 +37,7 @@ def noted(tmp_path, text=TEXT):
         node.name = f"{node.op_type}_{number}"
     graph = graph_of(saved(tmp_path, model, "bare.onnx"))
     function = ConvertedOperation(Op("jax", "erf_inv", 1), (ROWS,), (ROWS,), {"accuracy": 1.5})
-    nodes = with_source_costs(
+    nodes = with_notes_of_source_operations(
         graph.nodes, lambda node: None if node.op.type == "MatMul" else ("7@", function)
     )
     graph = msgspec.structs.replace(graph, nodes=nodes)

@@ -9,7 +9,7 @@ from crossflops.errors import NormalizeError
 from crossflops.frontends.tflite.operators import WRITERS, write_operator_nodes
 from crossflops.frontends.tflite.reading import TfliteOperator, TfliteSubgraph, TfliteTensor
 from crossflops.frontends.tflite.sizes import with_inferred_sizes
-from crossflops.frontends.tflite.writer import TfliteNodeWriter
+from crossflops.frontends.tflite.writer import TfliteToGraphWriter
 from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
 from crossflops.ledger.count import count
@@ -46,7 +46,7 @@ def count_operator(kind: str, inputs: list, outputs: list, **options) -> Ledger:
     subgraph = TfliteSubgraph(
         name="", tensors=(*given, *outputs), inputs=(0,), outputs=results, operators=(operator,)
     )
-    writer = TfliteNodeWriter(subgraph)
+    writer = TfliteToGraphWriter(subgraph)
     writer.start_nodes_of_operator(0, operator)
     write_operator_nodes(writer)
     assert len({node.key for node in writer.nodes}) == len(writer.nodes)

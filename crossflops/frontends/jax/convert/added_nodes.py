@@ -29,7 +29,7 @@ def add_nodes_to_make_runnable(
     returned. For a model that is not `to_run`, only slices in loops are completed: their count
     depends on the start of each step.
     """
-    add = NodeWriter()
+    add = AddedNodeWriter()
     added: dict[str, int] = {}
     for node in list(model.graph.all_nodes()):
         number = origins.get(node.name)
@@ -68,7 +68,7 @@ def _mark_added_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
         yield msgspec.structs.replace(node, bodies=bodies) if bodies else node
 
 
-class NodeWriter:
+class AddedNodeWriter:
     """A writer of additional nodes with unique names; `nodes` lists the names."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class NodeWriter:
         return f"{_ADDED}{self._number}"
 
 
-def _add_start_clamp(writer: NodeWriter, node: Any, equation: Equation) -> None:
+def _add_start_clamp(writer: AddedNodeWriter, node: Any, equation: Equation) -> None:
     """Add nodes before a Slice that clamp its start indices as JAX's dynamic_slice does."""
     starts, ends = node.inputs[1], node.inputs[2].producer()
     full, part = equation.inputs[0].shape, equation.outputs[0].shape
@@ -132,7 +132,7 @@ def _add_start_clamp(writer: NodeWriter, node: Any, equation: Equation) -> None:
     node.replace_input_with(1, at_most.outputs[0])
 
 
-def _add_rounding_away_from_zero(writer: NodeWriter, node: Any, equation: Equation) -> None:
+def _add_rounding_away_from_zero(writer: AddedNodeWriter, node: Any, equation: Equation) -> None:
     """Add nodes after a Round that round halves away from zero, if the JAX equation does so."""
     import onnx_ir as ir
 
@@ -155,7 +155,7 @@ def _add_rounding_away_from_zero(writer: NodeWriter, node: Any, equation: Equati
     writer.insert_nodes_after(node, gap, width, halfway, sign, more, away, chosen)
 
 
-def _restrict_pool_to_moved_axes(writer: NodeWriter, node: Any, equation: Equation) -> None:
+def _restrict_pool_to_moved_axes(writer: AddedNodeWriter, node: Any, equation: Equation) -> None:
     """Let a pool run only over the axes that its window moves along, by added nodes.
 
     The other axes become one axis of channels.
@@ -244,7 +244,7 @@ def _redirect_readers(value: Any, other: Any, readers: Sequence[Any]) -> None:
             graph.outputs[index] = other
 
 
-_Mend: TypeAlias = Callable[[NodeWriter, Any, Equation], None]
+_Mend: TypeAlias = Callable[[AddedNodeWriter, Any, Equation], None]
 # By the primitive of the equation and the operator that jax2onnx wrote for it.
 _MENDS: dict[tuple[str, str], _Mend] = {
     ("dynamic_slice", "Slice"): _add_start_clamp,

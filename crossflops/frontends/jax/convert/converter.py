@@ -196,7 +196,7 @@ _LARGEST = 1 << 30  # bytes of weights that are written out; protobuf holds 2 Gi
 _Converted = TypeVar("_Converted")
 
 
-def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
+def convert_with_first_working_rules(convert: Callable[[bool], _Converted]) -> _Converted:
     """Return convert(opaque) with the first set of jax2onnx's rules that does not fail.
 
     `convert` is told whether an equation may stay a JAX equation. A failing rule for a whole
@@ -251,7 +251,7 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
     recorder = LoweringRecorder(to_run)
     with (
         recording_and_fixing_lowering(recorder, opaque),
-        rules.patching_lowering_rules(),
+        rules.correcting_product_and_norm_rules(),
         _keeping_computing_nodes(),
         _converting_live_equations(pure),
         finding_producers_without_search(),
@@ -403,7 +403,7 @@ def _converting_live_equations(pure: Pure) -> Iterator[None]:
 
     def bind_constants(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
         """Bind constants to ONNX values: complex ones as pairs, weights with their names."""
-        bind(ctx, jaxpr, [_constant_as_onnx_needs_it(constant) for constant in constants], **more)
+        bind(ctx, jaxpr, [_complex_constant_as_pairs(constant) for constant in constants], **more)
         for variable, name in zip(jaxpr.constvars, pure.array_names(constants), strict=True):
             value = ctx.get_value_for_var(variable)
             if name:
@@ -421,7 +421,7 @@ def _converting_live_equations(pure: Pure) -> Iterator[None]:
         yield
 
 
-def _constant_as_onnx_needs_it(constant: Any) -> Any:
+def _complex_constant_as_pairs(constant: Any) -> Any:
     """Return a constant as jax2onnx needs it: complex numbers as (real, imaginary) pairs."""
     if not has_complex_elements(constant):
         return constant

@@ -93,17 +93,17 @@ def primitive_name(eqn: Any) -> str:
     vmap makes these of a collective over its own axis.
     """
     name: str = eqn.primitive.name
-    return _OVER_AXES.get(name, name) if _positional_axes(eqn) else name
+    return _OVER_AXES.get(name, name) if _array_axes_of_collective(eqn) else name
 
 
-def _positional_axes(eqn: Any) -> tuple[int, ...]:
+def _array_axes_of_collective(eqn: Any) -> tuple[int, ...]:
     """Return the array axes (integers) of a collective equation, without its mesh axes."""
     return tuple(name for name in _collective_axis_names(eqn) if isinstance(name, int))
 
 
 def _array_axis_reduction(eqn: Any) -> EquivalentCode | None:
     """Return a reduction over array axes for such a collective, or None for others."""
-    indices = _positional_axes(eqn)
+    indices = _array_axes_of_collective(eqn)
     if not indices or eqn.primitive.name not in _OVER_AXES:
         return None
     from jax import lax
@@ -175,7 +175,7 @@ def _to_closed_jaxpr(jaxpr: Any) -> Any:
     return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
 
 
-def _control_flow_module() -> Any:
+def _jax2onnx_control_flow_module() -> Any:
     """Return jax2onnx's module for lowering control flow."""
     return importlib.import_module("jax2onnx.plugins.jax.lax._control_flow_utils")
 
@@ -190,7 +190,7 @@ def _inline_device_body(
         ctx.bind_const_for_var(variable, np.asarray(value))
     for inner, outer in zip(body.jaxpr.invars, provided, strict=True):
         ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
-    _control_flow_module().lower_jaxpr_eqns(ctx, body.jaxpr, source=SHARD_MAP)
+    _jax2onnx_control_flow_module().lower_jaxpr_eqns(ctx, body.jaxpr, source=SHARD_MAP)
     for outer, inner in zip(results, body.jaxpr.outvars, strict=True):
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
 
@@ -209,7 +209,7 @@ def _lower_function(
     added_equations.update((id(equation), equation) for equation in closed.jaxpr.eqns)
     for inner, outer in zip(closed.jaxpr.invars, provided, strict=True):
         ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
-    _control_flow_module().lower_jaxpr_eqns(ctx, closed.jaxpr, source=SHARD_MAP)
+    _jax2onnx_control_flow_module().lower_jaxpr_eqns(ctx, closed.jaxpr, source=SHARD_MAP)
     return list(closed.jaxpr.outvars)
 
 
@@ -236,7 +236,7 @@ def _scan_devices(
     loop = eqn.replace(primitive=loops.scan_p, params=params, invars=parts, outvars=results)
     added_equations[id(loop)] = loop
     full = Jaxpr((), parts, results, [loop], debug_info=body.jaxpr.debug_info)
-    _control_flow_module().lower_jaxpr_eqns(ctx, full, source=SHARD_MAP)
+    _jax2onnx_control_flow_module().lower_jaxpr_eqns(ctx, full, source=SHARD_MAP)
     return results
 
 

@@ -19,7 +19,7 @@ _OWN = "in {}, which has a custom derivative; counted as if JAX differentiated i
 _REFUSED = "JAX has no gradient of {}, so the model cannot be differentiated"
 
 
-def mark_jax_gradients(
+def mark_gradient_stops_and_recomputed_nodes(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
     """Return the graph with marks on nodes that stop gradients or are recomputed."""
@@ -33,7 +33,7 @@ def mark_jax_gradients(
             )
             for body in node.bodies
         )
-        marks = _training_fields(node, number, equations)
+        marks = _gradient_mark_fields(node, number, equations)
         return msgspec.structs.replace(node.with_training(**marks), bodies=bodies)
 
     return msgspec.structs.replace(
@@ -41,7 +41,7 @@ def mark_jax_gradients(
     )
 
 
-def _training_fields(
+def _gradient_mark_fields(
     node: Node, number: int | None, equations: Sequence[Equation]
 ) -> dict[str, Any]:
     """Return the training fields of a node by name: checkpoint, own_backward, severed.

@@ -11,7 +11,7 @@ from crossflops.frontends.converted import (
     ConvertedOperation,
     all_nested_nodes,
     has_known_cost,
-    with_source_costs,
+    with_notes_of_source_operations,
 )
 from crossflops.frontends.jax.convert.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.record.scopes import module_paths_in_stack
@@ -91,7 +91,7 @@ def count_nodes_as_equations(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
     """Return the graph with nodes counted as the JAX operation they were written for."""
-    nodes = with_source_costs(graph.nodes, _operation_lookup(equations, origins))
+    nodes = with_notes_of_source_operations(graph.nodes, _operation_lookup(equations, origins))
     return msgspec.structs.replace(graph, nodes=nodes)
 
 

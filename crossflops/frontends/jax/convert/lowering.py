@@ -28,9 +28,9 @@ from crossflops.frontends.jax.convert.lost_parameters import (
 from crossflops.frontends.jax.convert.own_gradients import (
     DerivativesOfPrimitives,
     OwnEquation,
+    add_custom_derivative_markers,
     has_custom_derivative,
     read_result_positions,
-    write_own_gradient_nodes,
 )
 from crossflops.frontends.jax.convert.rewrites import FUNCTION as RESIZE
 from crossflops.frontends.jax.convert.rewrites import (
@@ -152,7 +152,7 @@ class LoweringRecorder:
             self._open.pop()
             self._policies.pop()
         if own.is_own and is_outermost:
-            applied = write_own_gradient_nodes(ctx, number, eqn)
+            applied = add_custom_derivative_markers(ctx, number, eqn)
             if applied is not None and not own.unfollowed:
                 self.own.append(applied)
         for node in reversed(builder.nodes):
@@ -426,7 +426,11 @@ def _kind_of_unconvertible_equation(eqn: Any) -> str | None:
         return kind
     if name == KERNEL and find_formula(DOMAIN, code := _jax_node_name(eqn)) is not None:
         return code  # a formula goes over the body
-    return name if (_has_long_axis(eqn) if name in UNROLLED else _is_complex_fft(eqn)) else None
+    return (
+        name
+        if (_has_axis_longer_than_8(eqn) if name in UNROLLED else _is_complex_fft(eqn))
+        else None
+    )
 
 
 def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> EquivalentCode | None:
@@ -452,7 +456,7 @@ def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> Equivalent
 
 def _set_known_shape(ctx: Any, variable: Any) -> None:
     """Give an equation's result in a loop the shape that JAX knows, by added nodes."""
-    value = _cast_and_reshape(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
+    value = _add_nodes_that_fix_shape(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
     ctx.bind_value_for_var(variable, value)
 
 
@@ -544,7 +548,7 @@ def _with_bits_for_all_keys(eqn: Any) -> Any:
     return eqn.replace(params={**eqn.params, "shape": tuple(eqn.outvars[0].aval.shape)})
 
 
-def _has_long_axis(eqn: Any) -> bool:
+def _has_axis_longer_than_8(eqn: Any) -> bool:
     """Return whether an axis of an operand or a result is longer than 8."""
     return any(
         max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)
@@ -594,7 +598,9 @@ def _add_jax_node(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> N
         value.type = ir.TensorType(
             ir.DataType.FLOAT if parts else _onnx_element_type(variable.aval.dtype)
         )
-        ctx.bind_value_for_var(variable, _cast_and_reshape(ctx, value, shape) if looped else value)
+        ctx.bind_value_for_var(
+            variable, _add_nodes_that_fix_shape(ctx, value, shape) if looped else value
+        )
 
 
 def _jax_node_name(eqn: Any) -> str:
@@ -608,7 +614,7 @@ def _jax_node_name(eqn: Any) -> str:
     return f"{kind}.{called}" if isinstance(called, str) and called else kind
 
 
-def _cast_and_reshape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
+def _add_nodes_that_fix_shape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:
     """Return the value after a Cast and a Reshape to its own type and shape."""
     import numpy as np
     import onnx_ir as ir

@@ -74,7 +74,7 @@ def read_result_positions(eqn: Any) -> list[int]:
     return [index for index, stored in enumerate(eqn.outvars) if not isinstance(stored, DropVar)]
 
 
-def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
+def add_custom_derivative_markers(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
     """Add a marker node to each used result of a custom derivative; return its record.
 
     Returns None, and adds no node, where no result is read.
@@ -85,7 +85,7 @@ def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | N
     indices = tuple(
         index
         for index, operand in enumerate(eqn.invars)
-        if not isinstance(operand, Literal) and _has_real_dtype(operand)
+        if not isinstance(operand, Literal) and _has_float_or_complex_dtype(operand)
     )
     provided = [ctx.get_value_for_var(eqn.invars[index]) for index in indices]
     live = read_result_positions(eqn)
@@ -138,7 +138,7 @@ def own_gradient_functions(
     )
 
 
-def _has_real_dtype(variable: Any) -> bool:
+def _has_float_or_complex_dtype(variable: Any) -> bool:
     """Return whether a variable of a JAX program has a floating or complex dtype."""
     import jax.numpy as jnp
 
@@ -154,7 +154,9 @@ class DerivativesOfPrimitives:
 
     def gradient_verdict(self, eqn: Any) -> str:
         """Return "" if an equation passes gradients on, else STOPPED or REFUSED (JAX has none)."""
-        if any(True for _ in _inner_programs(eqn)) or not any(map(_is_real_array, eqn.invars)):
+        if any(True for _ in _inner_programs(eqn)) or not any(
+            map(_is_float_or_complex_array, eqn.invars)
+        ):
             return ""
         types = (str(getattr(stored.aval, "dtype", "")) for stored in eqn.invars)
         key = (eqn.primitive.name, *types)
@@ -163,9 +165,9 @@ class DerivativesOfPrimitives:
         return self._known[key]
 
 
-def _is_real_array(variable: Any) -> bool:
+def _is_float_or_complex_array(variable: Any) -> bool:
     """Return whether a variable is an array of a floating or complex dtype."""
-    return hasattr(variable.aval, "dtype") and _has_real_dtype(variable)
+    return hasattr(variable.aval, "dtype") and _has_float_or_complex_dtype(variable)
 
 
 def _inner_programs(eqn: Any) -> Iterator[Any]:
@@ -185,14 +187,14 @@ def _derivative_verdict(eqn: Any) -> str:
     program = ClosedJaxpr(_single_equation_program(eqn), ())
     try:
         nonzero = derive.jvp_jaxpr(
-            program, [_is_real_array(v) for v in program.jaxpr.invars], False
+            program, [_is_float_or_complex_array(v) for v in program.jaxpr.invars], False
         )
     except NotImplementedError:
         of_jax = getattr(lax, f"{eqn.primitive.name}_p", None) is eqn.primitive
         return REFUSED if of_jax else ""
     except Exception:
         return ""
-    reals = [_is_real_array(variable) for variable in eqn.outvars]
+    reals = [_is_float_or_complex_array(variable) for variable in eqn.outvars]
     return "" if not any(reals) or any(nonzero[1]) else STOPPED
 
 

@@ -56,7 +56,7 @@ def load_conversion_rules() -> None:
 @contextmanager
 def removing_rules(names: Iterable[str]) -> Iterator[None]:
     """Return a context in which jax2onnx has no rules of these names."""
-    rules = _rule_registry()
+    rules = _jax2onnx_rule_registry()
     before = dict(rules)
     for name in names:
         rules.pop(name, None)
@@ -74,7 +74,11 @@ def function_rules_to_skip() -> set[str]:
 
 def function_replacing_rules() -> set[str]:
     """Return the names of all rules that replace whole functions, not single primitives."""
-    return {name for name, rule in _rule_registry().items() if _replaces_library_functions(rule)}
+    return {
+        name
+        for name, rule in _jax2onnx_rule_registry().items()
+        if _replaces_library_functions(rule)
+    }
 
 
 def failing_rules(error: BaseException) -> set[str]:
@@ -88,13 +92,13 @@ def failing_rules(error: BaseException) -> set[str]:
     return {
         name
         for name in function_replacing_rules()
-        if (kind := type(_rule_registry()[name])).__module__ in modules
+        if (kind := type(_jax2onnx_rule_registry()[name])).__module__ in modules
         or kind.__name__ in str(error)
     }
 
 
 @contextmanager
-def patching_lowering_rules() -> Iterator[None]:
+def correcting_product_and_norm_rules() -> Iterator[None]:
     """Return a context in which jax2onnx converts products and norms correctly.
 
     jax2onnx/plugins/jax/lax/dot_general.py: _try_lower_matmul makes a Gemm of a product along the
@@ -104,22 +108,22 @@ def patching_lowering_rules() -> Iterator[None]:
     does so by its batch, and along the last axis; nnx/rms_norm.py does not read reduction_axes.
     """
     changes = (
-        ("dot_general", "_try_lower_matmul", _patch_product_rule, inventory.PRODUCTS),
-        ("dot_general", "_compute_einsum_labels", _patch_einsum_labels, inventory.PRODUCTS),
-        ("nnx.batch_norm", "_make_patch", _patch_batch_norm_rule, inventory.FLAX_BATCH_NORMS),
-        ("linen.batch_norm", "_make_patch", _patch_batch_norm_rule, inventory.LINEN_BATCH_NORMS),
-        ("nnx.rms_norm", "_patch_call", _patch_feature_norm_rule, inventory.FLAX_RMS_NORMS),
+        ("dot_general", "_try_lower_matmul", _product_rule_replacement, inventory.PRODUCTS),
+        ("dot_general", "_compute_einsum_labels", _einsum_labels_replacement, inventory.PRODUCTS),
+        ("nnx.batch_norm", "_make_patch", _batch_norm_rule_patch, inventory.FLAX_BATCH_NORMS),
+        ("linen.batch_norm", "_make_patch", _batch_norm_rule_patch, inventory.LINEN_BATCH_NORMS),
+        ("nnx.rms_norm", "_patch_call", _feature_norm_rule_patch, inventory.FLAX_RMS_NORMS),
     )
     with ExitStack() as undo:
         for rule, name, change, declared in changes:
-            kind = type(_rule_registry().get(rule))
+            kind = type(_jax2onnx_rule_registry().get(rule))
             if name in vars(kind):
                 method = change(vars(kind)[name])
                 undo.enter_context(patching_attribute(kind, name, method, declared))
         yield
 
 
-def _patch_batch_norm_rule(method: Any) -> Any:
+def _batch_norm_rule_patch(method: Any) -> Any:
     """Return a patch by which jax2onnx's batch norm rule is used only for running averages."""
 
     def wrap_batch_norm(original: Any) -> Any:
@@ -139,7 +143,7 @@ def _patch_batch_norm_rule(method: Any) -> Any:
     return staticmethod(wrap_batch_norm)
 
 
-def _patch_feature_norm_rule(method: Any) -> Any:
+def _feature_norm_rule_patch(method: Any) -> Any:
     """Return a patch by which jax2onnx's norm rule is used only if it reduces scaled axes."""
 
     def wrap_feature_norm(kind: Any, original: Any) -> Any:
@@ -156,7 +160,7 @@ def _patch_feature_norm_rule(method: Any) -> Any:
     return classmethod(wrap_feature_norm)
 
 
-def _patch_product_rule(method: Any) -> Any:
+def _product_rule_replacement(method: Any) -> Any:
     """Return a product rule that is used only with batch axes or a contraction of axis 1."""
 
     def try_lower_product(self: Any, *provided: Any) -> Any:
@@ -167,7 +171,7 @@ def _patch_product_rule(method: Any) -> Any:
     return try_lower_product
 
 
-def _patch_einsum_labels(method: Any) -> Any:
+def _einsum_labels_replacement(method: Any) -> Any:
     """Return a rule for einsum labels in which batch axes occur once in the result."""
 
     def labels_without_repetition(self: Any, *provided: Any) -> tuple[str, str, str]:
@@ -184,7 +188,7 @@ def _patch_einsum_labels(method: Any) -> Any:
     return labels_without_repetition
 
 
-def _rule_registry() -> dict[str, Any]:
+def _jax2onnx_rule_registry() -> dict[str, Any]:
     """Return jax2onnx's rules by the names of their primitives."""
     rules: dict[str, Any] = importlib.import_module(_SYSTEM).PLUGIN_REGISTRY
     return rules

@@ -245,12 +245,12 @@ _WHOLE = ("int", "uint", "bool")
 _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
-def operator_with_bias(operands: Sequence[Instruction], program: HloProgram) -> str:
+def kind_of_biased_operator(operands: Sequence[Instruction], program: HloProgram) -> str:
     """Return what a sum adds a bias to: "convolution" or "product", or "" if no bias."""
     for operand, other in (operands, operands[::-1]):
         made, provided = (
-            _computing_instruction(operand, program),
-            _computing_instruction(other, program),
+            _computing_instruction_behind_moves(operand, program),
+            _computing_instruction_behind_moves(other, program),
         )
         narrow = provided.opcode in _GIVEN and _result_rank(provided) < _result_rank(other)
         if made.opcode in _CONTRACTIONS and narrow:
@@ -258,7 +258,9 @@ def operator_with_bias(operands: Sequence[Instruction], program: HloProgram) -> 
     return ""
 
 
-def _computing_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
+def _computing_instruction_behind_moves(
+    instruction: Instruction, program: HloProgram
+) -> Instruction:
     """Return the instruction that computes a value, before those that only move it."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.instruction_by_id[instruction.operands[0]]

@@ -23,7 +23,7 @@ from crossflops.ir.trace import Setting
 _DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
 
 
-def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
+def run_jax_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
     """Run the model; return inputs, outputs, which are random, and changes by rounding.
 
     Further runs have weights and inputs that differ by one rounding. Raises InputError.
@@ -40,7 +40,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
         results = function.weighted(weights, *map(jax.numpy.asarray, values))
         return [np.asarray(random_key_to_words(result)) for result in jax.tree.leaves(results)]
 
-    stored = _module_arrays(function)
+    stored = _called_module_weights(function)
 
     def run_rounded(generator: Any) -> list[Any]:
         """Return the outputs with inputs and weights that are rounded differently."""
@@ -70,7 +70,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
         )
 
 
-def _module_arrays(function: Pure) -> Any:
+def _called_module_weights(function: Pure) -> Any:
     """Return the weights of the module that a function calls."""
     return function.function.args[0]  # type: ignore[attr-defined]
 

@@ -18,8 +18,8 @@ from crossflops.frontends.jax.observe.hlo import (
     Computation,
     HloProgram,
     Instruction,
+    kind_of_biased_operator,
     number_kind,
-    operator_with_bias,
     pooling_kind,
     read_hlo_program,
 )
@@ -178,7 +178,7 @@ class _ProgramWalk:
                 "branches": [list(branch) for branch in site.branches],
                 "in_loop": site.looped,
                 "numbers": number_kind(instruction, operands),
-                "after": operator_with_bias(operands, self._program)
+                "after": kind_of_biased_operator(operands, self._program)
                 if instruction.opcode == "add"
                 else "",
                 "pooled": pooling_kind(instruction, applied),
@@ -345,22 +345,28 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
     """
     contractions = sorted(
         (instruction for instruction in instructions if instruction.target in _CONTRACTIONS),
-        key=_program_position,
+        key=_written_order_in_program,
     )
     forward, gradients, again = (
         [call for call in contractions if _pass_number(call) == number] for number in _PASSES
     )
     of: dict[str, list[str]] = {contraction.key: [] for contraction in contractions}
-    forward = _best_matching_calls(forward, lambda some: _match_in_order(some, operators))
+    forward = _contractions_of_best_matching_branches(
+        forward, lambda some: _match_in_order(some, operators)
+    )
     for product, operator in _match_operators(forward, operators):
         of[product.key].append(operator.key)
-    gradients = _best_matching_calls(gradients, lambda some: _match_gradients(some, forward))
+    gradients = _contractions_of_best_matching_branches(
+        gradients, lambda some: _match_gradients(some, forward)
+    )
     for product, partner in _match_gradients(gradients, forward):
         of[product.key] += map(gradient_call_key, of[partner.key])
-    again = _best_matching_calls(again, lambda some: _match_in_order(some, forward))
+    again = _contractions_of_best_matching_branches(
+        again, lambda some: _match_in_order(some, forward)
+    )
     for product, partner in _match_in_order(again, forward):
         of[product.key] += map(rerun_call_key, of[partner.key])
-    known, shared = bool(operators), _per_device_keys(operators)
+    known, shared = bool(operators), _keys_of_operators_on_several_devices(operators)
     return tuple(
         _with_operator_keys(instruction, of[instruction.key], known, shared)
         if instruction.key in of
@@ -369,13 +375,13 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
     )
 
 
-def _per_device_keys(operators: Iterable[Call]) -> set[str]:
+def _keys_of_operators_on_several_devices(operators: Iterable[Call]) -> set[str]:
     """Return keys of calls, gradients and reruns of operators that run on several devices."""
     several = [call.key for call in operators if "devices" in call.settings]
     return {name for key in several for name in (key, gradient_call_key(key), rerun_call_key(key))}
 
 
-def _best_matching_calls(
+def _contractions_of_best_matching_branches(
     contractions: list[Call], matched: Callable[[list[Call]], Iterable[tuple[Call, Call]]]
 ) -> list[Call]:
     """Return the contractions, of a conditional only those of the branch that matches best.
@@ -468,7 +474,7 @@ def _match_operators(
             yield owners[operator.module], operator
 
 
-def _program_position(call: Call) -> tuple[int, ...]:
+def _written_order_in_program(call: Call) -> tuple[int, ...]:
     """Return the position of a call in its program as written, for sorting."""
     index = call.settings["place"]
     return tuple(index) if isinstance(index, list) else ()

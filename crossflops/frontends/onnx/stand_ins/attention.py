@@ -3,24 +3,24 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from crossflops.frontends.onnx.stand_ins.draft import BOOL, Draft
+from crossflops.frontends.onnx.stand_ins.draft import BOOL, SubstituteDraft
 
 
-def _write_state_outputs(draft: Draft, dims: Sequence[int], *digits: int) -> None:
+def _write_state_output_shapes(draft: SubstituteDraft, dims: Sequence[int], *digits: int) -> None:
     """Add tensors of this shape, in the dtype of input 0, as these outputs of the node."""
     for index in digits:
         if draft.output(index):
             draft.add_filled_tensor(dims, draft.output(index), draft.dtype(0))
 
 
-def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
+def attention_shape_writer(scale: int | None = None) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with the output shapes of an Attention to a draft.
 
     `scale` is the index of the input with the output's element type, where the first input has
     another.
     """
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add nodes with the output shapes of an Attention: the result, and its present state."""
         weights = draft.shape(1)
         if weights is None or len(weights) != 2:
@@ -32,12 +32,12 @@ def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
         )
         if scale:
             draft.add_cast(product, draft.output(0), draft.dtype(scale))
-        _write_present_state(draft, sizes[0], 8 if scale else 4)
+        _write_present_state_shape(draft, sizes[0], 8 if scale else 4)
 
-    return write
+    return write_shape
 
 
-def _write_present_state(draft: Draft, hidden: int, index: int) -> None:
+def _write_present_state_shape(draft: SubstituteDraft, hidden: int, index: int) -> None:
     """Add the present state of an Attention: (2, batch, heads, length, hidden / heads)."""
     dims, past, heads = draft.shape(0), draft.shape(index), draft.integer("num_heads")
     if not draft.output(1) or dims is None or len(dims) != 3 or heads <= 0:
@@ -49,10 +49,10 @@ def _write_present_state(draft: Draft, hidden: int, index: int) -> None:
     draft.add_filled_tensor((2, dims[0], heads, length, hidden // heads), draft.output(1))
 
 
-def multi_head_writer(past: int, past_length: int) -> Callable[[Draft], None]:
+def multi_head_shape_writer(past: int, past_length: int) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with a MultiHeadAttention's output shapes to a draft."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add nodes with MultiHeadAttention's output shapes: result, present key and value."""
         query, key, value = (draft.shape(i) for i in (0, 1, 2))
         heads, out = draft.integer("num_heads"), draft.output(0)
@@ -69,16 +69,16 @@ def multi_head_writer(past: int, past_length: int) -> Callable[[Draft], None]:
             draft.add_node("Einsum", (draft.input(0), draft.input(2)), out, equation=_JOIN)
         elif query is not None and value is not None:
             draft.add_filled_tensor((*query[:2], value[2]), out, draft.dtype(0))
-        _write_present_states(draft, past, past_length, (query, key, value), heads)
+        _write_present_state_shapes(draft, past, past_length, (query, key, value), heads)
 
-    return write
+    return write_shape
 
 
 _JOIN = "bsh,btv->bsv"
 
 
-def _write_present_states(
-    draft: Draft,
+def _write_present_state_shapes(
+    draft: SubstituteDraft,
     past: int,
     past_length: int,
     operands: Sequence[tuple[int, ...] | None],
@@ -94,8 +94,8 @@ def _write_present_states(
     if packed is None:
         return
     if len(packed) == 4:
-        _write_state_outputs(draft, packed, 1)
-        _write_state_outputs(draft, value or packed, 2)
+        _write_state_output_shapes(draft, packed, 1)
+        _write_state_output_shapes(draft, value or packed, 2)
         return
     shared = draft.integer("past_present_share_buffer") or draft.input(past_length)
     length = before[2] if shared and before else packed[1] + (before[2] if before else 0)
@@ -103,11 +103,11 @@ def _write_present_states(
     if alone and len(packed) == 3:
         depth //= 3
     wide = value[-1] // heads if value is not None and len(value) == 3 else depth
-    _write_state_outputs(draft, (query[0], heads, length, depth), 1)
-    _write_state_outputs(draft, (query[0], heads, length, wide), 2)
+    _write_state_output_shapes(draft, (query[0], heads, length, depth), 1)
+    _write_state_output_shapes(draft, (query[0], heads, length, wide), 2)
 
 
-def write_group_query_attention(draft: Draft) -> None:
+def write_group_query_attention_shape(draft: SubstituteDraft) -> None:
     """Add nodes with GroupQueryAttention's output shapes: [B, S, Hq * D], [B, Hkv, T, D] twice.
 
     T is past + S; a longer cache is known from the file alone.
@@ -136,7 +136,7 @@ def write_group_query_attention(draft: Draft) -> None:
             draft.add_filled_tensor(dims, draft.output(index), kind)
 
 
-def write_paged_attention(draft: Draft) -> None:
+def write_paged_attention_shape(draft: SubstituteDraft) -> None:
     """Add nodes with PagedAttention's output shapes: tokens of Hq * Dv; caches as the inputs."""
     query, heads = draft.shape(0), draft.integer("num_heads")
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
@@ -148,7 +148,7 @@ def write_paged_attention(draft: Draft) -> None:
             draft.add_node("Identity", (draft.input(source),), draft.output(index))
 
 
-def write_packed_multi_head(draft: Draft) -> None:
+def write_packed_multi_head_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of PackedMultiHeadAttention: [tokens, N * Dv]."""
     query, value = draft.shape(0), draft.shape(2)
     if query is None:
@@ -157,7 +157,7 @@ def write_packed_multi_head(draft: Draft) -> None:
     draft.add_filled_tensor((query[0], width), draft.output(0), draft.dtype(0))
 
 
-def write_linear_attention(draft: Draft) -> None:
+def write_linear_attention_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shapes of LinearAttention: the result, and its state."""
     heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
     query, value = draft.shape(0), draft.shape(2)
@@ -170,20 +170,20 @@ def write_linear_attention(draft: Draft) -> None:
         return
     if not draft.integer("state_window"):
         state = (query[0], kv_heads, query[2] // heads, value[2] // kv_heads)
-        _write_state_outputs(draft, state, 1)
+        _write_state_output_shapes(draft, state, 1)
 
 
-WRITERS: Mapping[str, Callable[[Draft], None]] = {
+WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {
     **dict.fromkeys(
-        ("Attention", "DecoderMaskedSelfAttention", "PackedAttention"), attention_writer()
+        ("Attention", "DecoderMaskedSelfAttention", "PackedAttention"), attention_shape_writer()
     ),
-    "QAttention": attention_writer(scale=3),
-    "MultiHeadAttention": multi_head_writer(past=6, past_length=8),
-    "DecoderMaskedMultiHeadAttention": multi_head_writer(past=5, past_length=7),
-    **dict.fromkeys(("GroupQueryAttention", "SparseAttention"), write_group_query_attention),
-    "PagedAttention": write_paged_attention,
-    "PackedMultiHeadAttention": write_packed_multi_head,
-    "LinearAttention": write_linear_attention,
+    "QAttention": attention_shape_writer(scale=3),
+    "MultiHeadAttention": multi_head_shape_writer(past=6, past_length=8),
+    "DecoderMaskedMultiHeadAttention": multi_head_shape_writer(past=5, past_length=7),
+    **dict.fromkeys(("GroupQueryAttention", "SparseAttention"), write_group_query_attention_shape),
+    "PagedAttention": write_paged_attention_shape,
+    "PackedMultiHeadAttention": write_packed_multi_head_shape,
+    "LinearAttention": write_linear_attention_shape,
 }
 
 
@@ -197,7 +197,7 @@ _THEN, _ELSE = "then_branch", "else_branch"
 _GRAPH = 5
 
 
-def write_flex_attention(draft: Draft) -> None:
+def write_flex_attention_shape(draft: SubstituteDraft) -> None:
     """Add nodes with FlexAttention's output shape, [B, Hq, L, Dv], and with its bodies."""
     query, key, value = (draft.shape(i) for i in (0, 1, 2))
     if query is None or key is None or value is None:
@@ -212,7 +212,7 @@ def write_flex_attention(draft: Draft) -> None:
             _write_score_branches(draft, attribute, scores)
 
 
-def _write_score_branches(draft: Draft, attribute: Any, scores: str) -> None:
+def _write_score_branches(draft: SubstituteDraft, attribute: Any, scores: str) -> None:
     """Add an If with the body in an attribute of FlexAttention as its branches, for inference."""
     result = draft.add_node("If", (draft.add_filled_tensor((), dtype=BOOL),))
     stand_in = draft.nodes[-1]

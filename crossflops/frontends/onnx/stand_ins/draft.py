@@ -10,7 +10,7 @@ FLOAT, UINT8, INT8, INT32, INT64, STRING, BOOL = 1, 2, 3, 6, 7, 8, 9
 _INT, _STRING, _TENSOR, _INTS = 2, 3, 4, 7
 
 
-class Draft:
+class SubstituteDraft:
     """A node whose shapes ONNX cannot infer, and the substitute nodes written for it so far."""
 
     def __init__(self, graph: Any, node: Any, types: Types, opset: int) -> None:

@@ -16,7 +16,7 @@ from crossflops.frontends.onnx.stand_ins import (
     training,
 )
 from crossflops.frontends.onnx.stand_ins.attention import copy_branch_shapes
-from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT32, Draft, Types
+from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT32, SubstituteDraft, Types
 from crossflops.frontends.onnx.types import (
     graph_value_types,
     is_tensor_type,
@@ -100,11 +100,11 @@ class _Exchange:
         for graph, nodes in self._plans:
             _replace_graph_nodes(graph, nodes)
 
-    def _draft_substitutes(self, graph: Any, node: Any, types: Types) -> Draft | None:
+    def _draft_substitutes(self, graph: Any, node: Any, types: Types) -> SubstituteDraft | None:
         """Return the substitutes for a node, or None if it needs none or too little is known."""
         if not lacks_onnx_inference(node.domain, node.op_type, self._opset):
             return None
-        draft = Draft(graph, node, types, self._opset)
+        draft = SubstituteDraft(graph, node, types, self._opset)
         try:
             write_substitutes(draft)
         except (ArithmeticError, LookupError, ValueError):
@@ -167,7 +167,7 @@ def _replace_graph_nodes(graph: Any, nodes: list[Any]) -> None:
 
 # Which nodes stand in for which operator.
 
-Writer: TypeAlias = Callable[[Draft], None]
+Writer: TypeAlias = Callable[[SubstituteDraft], None]
 
 # Outputs that have the shape and the element type of an input: output, input.
 _SAME: Mapping[str, tuple[tuple[int, int], ...]] = {
@@ -198,7 +198,7 @@ _SAME: Mapping[str, tuple[tuple[int, int], ...]] = {
 _BROADCAST = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 
 
-def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
+def _write_identities(draft: SubstituteDraft, pairs: tuple[tuple[int, int], ...]) -> None:
     """Add an Identity for each (output, input) pair, so that both have the same shape."""
     for index, source in pairs:
         if draft.output(index) and draft.input(source):
@@ -206,10 +206,10 @@ def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
     if draft.node.op_type == "BiasDropout" and draft.output(1):
         draft.add_cast(draft.input(0), draft.output(1), BOOL)
     if draft.node.op_type.endswith("LayerNormalization"):
-        _write_norm_statistics(draft)
+        _write_norm_statistics_shape(draft)
 
 
-def _write_norm_statistics(draft: Draft) -> None:
+def _write_norm_statistics_shape(draft: SubstituteDraft) -> None:
     """Add the mean and deviation outputs of a layer normalization: one number for each group."""
     dims = draft.shape(0)
     axis = draft.integer("axis", -1)
@@ -221,30 +221,30 @@ def _write_norm_statistics(draft: Draft) -> None:
             draft.add_filled_tensor(groups, draft.output(index))
 
 
-def write_mul_integer(draft: Draft) -> None:
+def write_mul_integer_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of MulInteger: inputs 0 and 2 broadcast, as int32."""
     operands = [draft.add_cast(draft.input(i), "", INT32) for i in (0, 2)]
     draft.add_node("Mul", operands, draft.output(0))
 
 
-def write_qlinear_where(draft: Draft) -> None:
+def write_qlinear_where_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of QLinearWhere: inputs 0 (condition), 1 and 4 broadcast."""
     draft.add_node("Where", [draft.input(i) for i in (0, 1, 4)], draft.output(0))
 
 
-def write_qlinear_concat(draft: Draft) -> None:
+def write_qlinear_concat_shape(draft: SubstituteDraft) -> None:
     """Add nodes with QLinearConcat's output shape: every third input from the third on is data."""
     data = list(draft.node.input)[2::3]
     draft.add_node("Concat", data, draft.output(0), axis=draft.integer("axis"))
 
 
-def write_bias_split_gelu(draft: Draft) -> None:
+def write_bias_split_gelu_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
     if (dims := draft.shape(0)) is not None:
         draft.add_filled_tensor((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
 
 
-def write_quantized_reduction(draft: Draft) -> None:
+def write_quantized_reduction_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of QLinearReduceMean or ReduceSumInteger, by its axes."""
     dims, axes = draft.shape(0), draft.integers("axes")
     if dims is None:
@@ -257,17 +257,17 @@ def write_quantized_reduction(draft: Draft) -> None:
     draft.add_filled_tensor(left, draft.output(0), INT32 if integers else draft.dtype(0))
 
 
-def write_quantize(draft: Draft) -> None:
+def write_quantize_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of QuantizeLinear, in the dtype of its zero point."""
     draft.add_cast(draft.input(0), draft.output(0), draft.dtype(2, 2))
 
 
-def write_dequantize(draft: Draft) -> None:
+def write_dequantize_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of DequantizeLinear, in the dtype of its scale."""
     draft.add_cast(draft.input(0), draft.output(0), draft.dtype(1))
 
 
-def write_embedding(draft: Draft) -> None:
+def write_embedding_shape(draft: SubstituteDraft) -> None:
     """Add nodes with EmbedLayerNormalization's output shapes: [B, S, H], mask_index [B]."""
     table = draft.add_node("Gather", (draft.input(2), draft.input(0)), axis=0)
     quantized = draft.node.op_type.startswith("Q")
@@ -280,7 +280,7 @@ def write_embedding(draft: Draft) -> None:
         draft.add_filled_tensor(dims[:1], draft.output(1), INT32)
 
 
-def write_gather_quantized(draft: Draft) -> None:
+def write_gather_quantized_shape(draft: SubstituteDraft) -> None:
     """Add nodes with GatherBlockQuantized's output shape; a byte holds 8 / bits elements."""
     dims = draft.shape(0)
     if dims is None:
@@ -291,12 +291,12 @@ def write_gather_quantized(draft: Draft) -> None:
     draft.add_node("Gather", (table, draft.input(1)), draft.output(0), axis=axis)
 
 
-def write_torch_embedding(draft: Draft) -> None:
+def write_torch_embedding_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of TorchEmbedding: rows of the weight (input 0)."""
     draft.add_node("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
 
 
-def write_quantized_lstm(draft: Draft) -> None:
+def write_quantized_lstm_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shapes of DynamicQuantizeLSTM: those of an LSTM."""
     first = draft.add_node("Identity", (draft.input(0),))
     names = ("hidden_size", "direction")
@@ -306,7 +306,7 @@ def write_quantized_lstm(draft: Draft) -> None:
     draft.add_outputs([draft.output(i) for i in (1, 2) if i < len(draft.node.output)])
 
 
-def write_onnx_operator(draft: Draft) -> None:
+def write_onnx_operator(draft: SubstituteDraft) -> None:
     """Add the node itself as an operator of ai.onnx: GatherND, Pad or Range of onnxruntime."""
     names = [attribute.name for attribute in draft.node.attribute]
     draft.add_node_with_attributes(
@@ -320,24 +320,28 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
         **products.WRITERS,
         **others.WRITERS,
         **training.WRITERS,
-        "FlexAttention": attention.write_flex_attention,
-        "MulInteger": write_mul_integer,
-        "QLinearWhere": write_qlinear_where,
-        "QLinearConcat": write_qlinear_concat,
-        "BiasSplitGelu": write_bias_split_gelu,
-        **dict.fromkeys(("QLinearReduceMean", "ReduceSumInteger"), write_quantized_reduction),
-        "QuantizeLinear": write_quantize,
-        "DequantizeLinear": write_dequantize,
-        **dict.fromkeys(("EmbedLayerNormalization", "QEmbedLayerNormalization"), write_embedding),
-        "GatherBlockQuantized": write_gather_quantized,
-        "TorchEmbedding": write_torch_embedding,
-        "DynamicQuantizeLSTM": write_quantized_lstm,
+        "FlexAttention": attention.write_flex_attention_shape,
+        "MulInteger": write_mul_integer_shape,
+        "QLinearWhere": write_qlinear_where_shape,
+        "QLinearConcat": write_qlinear_concat_shape,
+        "BiasSplitGelu": write_bias_split_gelu_shape,
+        **dict.fromkeys(
+            ("QLinearReduceMean", "ReduceSumInteger"), write_quantized_reduction_shape
+        ),
+        "QuantizeLinear": write_quantize_shape,
+        "DequantizeLinear": write_dequantize_shape,
+        **dict.fromkeys(
+            ("EmbedLayerNormalization", "QEmbedLayerNormalization"), write_embedding_shape
+        ),
+        "GatherBlockQuantized": write_gather_quantized_shape,
+        "TorchEmbedding": write_torch_embedding_shape,
+        "DynamicQuantizeLSTM": write_quantized_lstm_shape,
         **dict.fromkeys(("GatherND", "Pad", "Range"), write_onnx_operator),
     }
 )
 
 
-def write_substitutes(draft: Draft) -> None:
+def write_substitutes(draft: SubstituteDraft) -> None:
     """Add the substitutes for the draft's node, if its operator and enough shapes are known."""
     name = draft.node.op_type
     if draft.node.domain == "ai.onnx.ml":

@@ -3,10 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from crossflops.frontends.onnx.stand_ins.draft import BOOL, FLOAT, INT8, INT64, STRING, Draft
+from crossflops.frontends.onnx.stand_ins.draft import (
+    BOOL,
+    FLOAT,
+    INT8,
+    INT64,
+    STRING,
+    SubstituteDraft,
+)
 
 
-def write_unfold(draft: Draft) -> None:
+def write_unfold_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of UnfoldTensor: windows of `size` as a new last axis."""
     dims, size, step = draft.shape(0), draft.integer("size"), draft.integer("step", 1)
     dim = draft.integer("dim", -1)
@@ -16,7 +23,7 @@ def write_unfold(draft: Draft) -> None:
         draft.add_filled_tensor((*left, size), draft.output(0), draft.dtype(0))
 
 
-def write_crop(draft: Draft) -> None:
+def write_crop_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of Crop: [N, C, H, W] without its border, or `scale`.
 
     https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/crop.h
@@ -28,7 +35,7 @@ def write_crop(draft: Draft) -> None:
         draft.add_filled_tensor((*dims[:2], *size), draft.output(0), draft.dtype(0))
 
 
-def write_rfft(draft: Draft) -> None:
+def write_rfft_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of Rfft: n real -> n // 2 + 1 complex elements, or n."""
     dims = draft.shape(0)
     if dims:
@@ -36,7 +43,7 @@ def write_rfft(draft: Draft) -> None:
         draft.add_filled_tensor((*dims[:-1], last, 2), draft.output(0), draft.dtype(0))
 
 
-def write_irfft(draft: Draft) -> None:
+def write_irfft_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of Irfft: m complex -> 2 * (m - 1) real elements, or m."""
     dims = draft.shape(0)
     if dims is not None and len(dims) >= 2:
@@ -44,26 +51,26 @@ def write_irfft(draft: Draft) -> None:
         draft.add_filled_tensor((*dims[:-2], last), draft.output(0), draft.dtype(0))
 
 
-def write_pair_distances(draft: Draft) -> None:
+def write_pair_distances_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of CDist: [M, K] and [N, K] -> [M, N]."""
     left, right = draft.shape(0), draft.shape(1)
     if left is not None and right is not None and len(left) == len(right) == 2:
         draft.add_filled_tensor((left[0], right[0]), draft.output(0), draft.dtype(0))
 
 
-def write_all_finite(draft: Draft) -> None:
+def write_all_finite_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of IsAllFinite: one boolean."""
     draft.add_filled_tensor((), draft.output(0), BOOL)
 
 
-def write_restored_padding(draft: Draft) -> None:
+def write_restored_padding_shape(draft: SubstituteDraft) -> None:
     """Add nodes with RestorePadding's output shape: [tokens, H], offsets [B, S] -> [B, S, H]."""
     tokens, offsets = draft.shape(0), draft.shape(1)
     if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
         draft.add_filled_tensor((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
 
 
-def write_grid_sample(draft: Draft) -> None:
+def write_grid_sample_shape(draft: SubstituteDraft) -> None:
     """Add nodes with GridSample's output shape: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]."""
     data, grid = draft.shape(0), draft.shape(1)
     if data is None or grid is None or len(data) != len(grid):
@@ -73,7 +80,7 @@ def write_grid_sample(draft: Draft) -> None:
     draft.add_filled_tensor(dims, draft.output(0), draft.dtype(0))
 
 
-def write_pre_mix(draft: Draft) -> None:
+def write_pre_mix_shape(draft: SubstituteDraft) -> None:
     """Add nodes with HyperConnectionPreMix's shape: [..., C, H] or [..., C * H] -> [..., H]."""
     dims, branches = draft.shape(0), draft.integer("num_branches")
     if dims is not None and len(dims) > 1:
@@ -81,7 +88,7 @@ def write_pre_mix(draft: Draft) -> None:
         draft.add_filled_tensor(left, draft.output(0), draft.dtype(0))
 
 
-def write_gated_delta_net(draft: Draft) -> None:
+def write_gated_delta_net_shape(draft: SubstituteDraft) -> None:
     """Add nodes with GatedDeltaNet's output shapes: the result, and the state [B, Hv, dv, dk]."""
     query, state = draft.shape(0), draft.shape(6)
     if draft.input(2):
@@ -92,13 +99,13 @@ def write_gated_delta_net(draft: Draft) -> None:
         draft.add_node("Identity", (draft.input(6),), draft.output(1))
 
 
-def write_order_quantization(draft: Draft) -> None:
+def write_order_quantization_shape(draft: SubstituteDraft) -> None:
     """Add a Cast to the output dtype of QuantizeWithOrder or DequantizeWithOrder."""
     there = draft.node.op_type == "QuantizeWithOrder"
     draft.add_cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
 
 
-def write_conv_with_state(draft: Draft) -> None:
+def write_conv_with_state_shape(draft: SubstituteDraft) -> None:
     """Add nodes with CausalConvWithState's output shapes: state [B, C, (k - 1) * dilation]."""
     draft.add_node("Identity", (draft.input(0),), draft.output(0))
     dims, weight = draft.shape(0), draft.shape(1)
@@ -111,19 +118,19 @@ def write_conv_with_state(draft: Draft) -> None:
         draft.add_filled_tensor((*dims[:2], steps), draft.output(1), draft.dtype(0))
 
 
-_OTHERS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
-    "UnfoldTensor": write_unfold,
-    "Crop": write_crop,
-    "Rfft": write_rfft,
-    "Irfft": write_irfft,
-    "CDist": write_pair_distances,
-    "IsAllFinite": write_all_finite,
-    "RestorePadding": write_restored_padding,
-    "GridSample": write_grid_sample,
-    "HyperConnectionPreMix": write_pre_mix,
-    "GatedDeltaNet": write_gated_delta_net,
-    **dict.fromkeys(("QuantizeWithOrder", "DequantizeWithOrder"), write_order_quantization),
-    "CausalConvWithState": write_conv_with_state,
+_OTHERS_WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {
+    "UnfoldTensor": write_unfold_shape,
+    "Crop": write_crop_shape,
+    "Rfft": write_rfft_shape,
+    "Irfft": write_irfft_shape,
+    "CDist": write_pair_distances_shape,
+    "IsAllFinite": write_all_finite_shape,
+    "RestorePadding": write_restored_padding_shape,
+    "GridSample": write_grid_sample_shape,
+    "HyperConnectionPreMix": write_pre_mix_shape,
+    "GatedDeltaNet": write_gated_delta_net_shape,
+    **dict.fromkeys(("QuantizeWithOrder", "DequantizeWithOrder"), write_order_quantization_shape),
+    "CausalConvWithState": write_conv_with_state_shape,
 }
 
 
@@ -136,7 +143,7 @@ _FIRST_OF_SHAPE = 9  # the opset that brought ConstantOfShape
 
 
 def _write_filled_output(
-    draft: Draft, index: int, dims: Sequence[int], dtype: int = FLOAT
+    draft: SubstituteDraft, index: int, dims: Sequence[int], dtype: int = FLOAT
 ) -> None:
     """Add a tensor of this shape as the node's output at `index`, in any version of ai.onnx."""
     output = draft.output(index)
@@ -150,7 +157,7 @@ def _write_filled_output(
         draft.add_cast(draft.add_node("RandomNormal", (), shape=tuple(dims)), output, dtype)
 
 
-def _sample_row_count(draft: Draft) -> int | None:
+def _sample_row_count(draft: SubstituteDraft) -> int | None:
     """Return the number of rows of input X: N of [N, C], 1 of [C], or None if unknown."""
     dims = draft.shape(0)
     if not dims or len(dims) > 2:
@@ -158,7 +165,7 @@ def _sample_row_count(draft: Draft) -> int | None:
     return dims[0] if len(dims) == 2 else 1
 
 
-def write_ml_elementwise(draft: Draft) -> None:
+def write_ml_elementwise_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of an elementwise operator of ai.onnx.ml."""
     if draft.node.op_type in ("Scaler", "Normalizer"):
         draft.add_cast(draft.input(0), draft.output(0), FLOAT)
@@ -166,10 +173,12 @@ def write_ml_elementwise(draft: Draft) -> None:
         draft.add_node("Identity", (draft.input(0),), draft.output(0))
 
 
-def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]:
+def regressor_shape_writer(
+    targets: Callable[[SubstituteDraft], int],
+) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with a regressor's output shape (rows, targets)."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add nodes with the output shape of a regressor: (rows, targets)."""
         rows = _sample_row_count(draft)
         if rows is not None:
@@ -179,13 +188,15 @@ def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]
             indices = draft.add_integers((0,) * targets(draft))
             draft.add_node("Gather", (first, indices), draft.output(0), axis=1)
 
-    return write
+    return write_shape
 
 
-def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], None]:
+def classifier_shape_writer(
+    scores: Callable[[SubstituteDraft, int], int],
+) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with the shapes of a classifier's labels and scores."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add nodes with the shapes of a classifier's labels (rows,) and scores (rows, scores)."""
         rows = _sample_row_count(draft)
         texts = draft.list_length("classlabels_strings")
@@ -195,22 +206,22 @@ def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], 
         _write_filled_output(draft, 0, (rows,), STRING if texts else INT64)
         _write_filled_output(draft, 1, (rows, scores(draft, texts or numbers)))
 
-    return write
+    return write_shape
 
 
-def _svm_score_count(draft: Draft, classes: int) -> int:
+def _svm_score_count(draft: SubstituteDraft, classes: int) -> int:
     """Return the number of an SVMClassifier's scores: one per class, or per pair of classes."""
     pairs = draft.integers("vectors_per_class") and not draft.list_length("prob_a")
     return classes * (classes - 1) // 2 if pairs and classes > 2 else classes
 
 
-def write_vectorizer(draft: Draft) -> None:
+def write_vectorizer_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of FeatureVectorizer: the columns of all inputs."""
     parts = [draft.add_cast(name, "", FLOAT) for name in draft.node.input]
     draft.add_node("Concat", parts, draft.output(0), axis=1)
 
 
-def write_extractor(draft: Draft) -> None:
+def write_extractor_shape(draft: SubstituteDraft) -> None:
     """Add nodes with ArrayFeatureExtractor's output shape: chosen elements of the last axis."""
     dims, indices = draft.shape(0), draft.shape(1)
     if dims and indices is not None:
@@ -222,18 +233,18 @@ def write_extractor(draft: Draft) -> None:
         draft.add_node("Reshape", (gathered, shape), draft.output(0))
 
 
-_ML_WRITERS: Mapping[str, Callable[[Draft], None]] = {
-    **dict.fromkeys(("Scaler", "Normalizer", "Imputer", "Binarizer"), write_ml_elementwise),
-    "LinearRegressor": regressor_writer(lambda draft: draft.integer("targets", 1)),
-    "SVMRegressor": regressor_writer(lambda draft: 1),
-    "TreeEnsembleRegressor": regressor_writer(lambda draft: draft.integer("n_targets", 1)),
-    "SVMClassifier": classifier_writer(_svm_score_count),
+_ML_WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {
+    **dict.fromkeys(("Scaler", "Normalizer", "Imputer", "Binarizer"), write_ml_elementwise_shape),
+    "LinearRegressor": regressor_shape_writer(lambda draft: draft.integer("targets", 1)),
+    "SVMRegressor": regressor_shape_writer(lambda draft: 1),
+    "TreeEnsembleRegressor": regressor_shape_writer(lambda draft: draft.integer("n_targets", 1)),
+    "SVMClassifier": classifier_shape_writer(_svm_score_count),
     **dict.fromkeys(
-        ("LinearClassifier", "TreeEnsembleClassifier"), classifier_writer(lambda _, n: n)
+        ("LinearClassifier", "TreeEnsembleClassifier"), classifier_shape_writer(lambda _, n: n)
     ),
-    "FeatureVectorizer": write_vectorizer,
-    "ArrayFeatureExtractor": write_extractor,
+    "FeatureVectorizer": write_vectorizer_shape,
+    "ArrayFeatureExtractor": write_extractor_shape,
 }
 
 
-WRITERS: Mapping[str, Callable[[Draft], None]] = {**_OTHERS_WRITERS, **_ML_WRITERS}
+WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {**_OTHERS_WRITERS, **_ML_WRITERS}

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from crossflops.frontends.onnx.stand_ins.draft import INT32, Draft
+from crossflops.frontends.onnx.stand_ins.draft import INT32, SubstituteDraft
 
 
-def _matmul_operand(draft: Draft, index: int, side: str) -> str | None:
+def _matmul_operand(draft: SubstituteDraft, index: int, side: str) -> str | None:
     """Return the name of an input transposed as a MatMul needs it, or None if that is unknown."""
     name = draft.input(index)
     last, batch = draft.integer(f"trans{side}"), draft.integer(f"transBatch{side}")
@@ -26,7 +26,7 @@ def _matmul_operand(draft: Draft, index: int, side: str) -> str | None:
     return draft.add_node("Transpose", (name,), perm=order)
 
 
-def write_fused_matmul(draft: Draft) -> None:
+def write_fused_matmul_shape(draft: SubstituteDraft) -> None:
     """Add a MatMul with the output shape of FusedMatMul or a similar operator."""
     left, right = _matmul_operand(draft, 0, "A"), _matmul_operand(draft, 1, "B")
     if left is None or right is None:
@@ -35,12 +35,12 @@ def write_fused_matmul(draft: Draft) -> None:
     draft.add_node("MatMul", (left, right), draft.output(0))
 
 
-def matmul_writer(
-    right: int, dtype: Callable[[Draft], int] | None = None
-) -> Callable[[Draft], None]:
+def matmul_shape_writer(
+    right: int, dtype: Callable[[SubstituteDraft], int] | None = None
+) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds a MatMul of inputs 0 and `right`, cast to `dtype` if given."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add a MatMul with the output shape and element type of the draft's node."""
         operands = (draft.input(0), draft.input(right))
         if dtype is None:
@@ -48,13 +48,13 @@ def matmul_writer(
         else:
             draft.add_cast(draft.add_node("MatMul", operands), draft.output(0), dtype(draft))
 
-    return write
+    return write_shape
 
 
-def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], None]:
+def nbits_matmul_shape_writer(depth: str = "K", *widths: str) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds products of input 0 with weights sized by attributes."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add a MatMul for each output, with weights whose sizes are attributes of the node."""
         for index, width in enumerate(widths):
             if draft.output(index):
@@ -63,64 +63,66 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
         if draft.output(len(widths)):
             draft.add_node("Identity", (draft.input(0),), draft.output(len(widths)))
 
-    return write
+    return write_shape
 
 
-def write_bnb4_matmul(draft: Draft) -> None:
+def write_bnb4_matmul_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of MatMulBnb4; its weights are [N, K] by default."""
     sizes = (draft.integer("K"), draft.integer("N"))
     weights = draft.add_filled_tensor(sizes if draft.integer("transB", 1) else sizes[::-1])
     draft.add_node("MatMul", (draft.input(0), weights), draft.output(0))
 
 
-def write_block_quantized_matmul(draft: Draft) -> None:
+def write_block_quantized_matmul_shape(draft: SubstituteDraft) -> None:
     """Add nodes with MatMulBlockQuantized*'s output shape: [..., K] and [N, K] -> [..., N]."""
     dims, weights = draft.shape(0), draft.shape(1)
     if dims is not None and weights is not None:
         draft.add_filled_tensor((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
 
 
-def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draft], None]:
+def gemm_shape_writer(
+    left: int, right: int, dtype: Callable[[SubstituteDraft], int]
+) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds a Gemm of inputs `left` and `right`, cast to `dtype`."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add a Gemm with the output shape and element type of the draft's node."""
         operands = [draft.add_cast(draft.input(i), "", 1) for i in (left, right)]
         product = draft.add_node_with_attributes("Gemm", operands, "", ("transA", "transB"))
         draft.add_cast(product, draft.output(0), dtype(draft))
 
-    return write
+    return write_shape
 
 
-def _input_dtype_reader(index: int) -> Callable[[Draft], int]:
+def _input_dtype_reader(index: int) -> Callable[[SubstituteDraft], int]:
     """Return a function that gives the element type of a draft's input at this index."""
     return lambda draft: draft.dtype(index)
 
 
-def _qgemm_dtype(draft: Draft) -> int:
+def _qgemm_dtype(draft: SubstituteDraft) -> int:
     """Return the element type of a QGemm's output: that of its zero point, or float."""
     return draft.dtype(8, 2) if draft.input(7) else 1
 
 
-_PRODUCTS_WRITERS: Mapping[str, Callable[[Draft], None]] = {
+_PRODUCTS_WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {
     **dict.fromkeys(
-        ("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation"), write_fused_matmul
+        ("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation"), write_fused_matmul_shape
     ),
-    **dict.fromkeys(("GemmFastGelu", "DynamicQuantizeMatMul"), matmul_writer(1)),
-    "MatMulIntegerToFloat": matmul_writer(1, _input_dtype_reader(2)),
-    "MatMulInteger16": matmul_writer(1, lambda _: INT32),
-    "QOrderedMatMul": matmul_writer(2),
-    "MatMulNBits": nbits_matmul_writer("K", "N"),
-    "MatMulNBitsMlp": nbits_matmul_writer("K", "N"),
-    "MatMulNBitsQkv": nbits_matmul_writer("K", "Nq", "Nkv", "Nkv"),
-    "MatMulBnb4": write_bnb4_matmul,
+    **dict.fromkeys(("GemmFastGelu", "DynamicQuantizeMatMul"), matmul_shape_writer(1)),
+    "MatMulIntegerToFloat": matmul_shape_writer(1, _input_dtype_reader(2)),
+    "MatMulInteger16": matmul_shape_writer(1, lambda _: INT32),
+    "QOrderedMatMul": matmul_shape_writer(2),
+    "MatMulNBits": nbits_matmul_shape_writer("K", "N"),
+    "MatMulNBitsMlp": nbits_matmul_shape_writer("K", "N"),
+    "MatMulNBitsQkv": nbits_matmul_shape_writer("K", "Nq", "Nkv", "Nkv"),
+    "MatMulBnb4": write_bnb4_matmul_shape,
     **dict.fromkeys(
         ("MatMulBlockQuantizedFp8Weight", "MatMulBlockQuantizedFp4Weight"),
-        write_block_quantized_matmul,
+        write_block_quantized_matmul_shape,
     ),
-    "FusedGemm": gemm_writer(0, 1, _input_dtype_reader(0)),
-    "GemmFloat8": gemm_writer(0, 1, lambda draft: draft.integer("dtype", 1)),
-    "QGemm": gemm_writer(0, 3, _qgemm_dtype),
+    "FusedGemm": gemm_shape_writer(0, 1, _input_dtype_reader(0)),
+    "GemmFloat8": gemm_shape_writer(0, 1, lambda draft: draft.integer("dtype", 1)),
+    "QGemm": gemm_shape_writer(0, 3, _qgemm_dtype),
 }
 
 
@@ -134,7 +136,7 @@ _NHWC = "com.ms.internal.nhwc"
 _BLOCK = 8  # channels in the shortest block; others are 16 long
 
 
-def _spatial_rank(draft: Draft, weight: int | None) -> int:
+def _spatial_rank(draft: SubstituteDraft, weight: int | None) -> int:
     """Return the number of spatial axes of a convolution or pool, 2 if it is unknown."""
     if kernel := draft.integers("kernel_shape"):
         return len(kernel)
@@ -145,12 +147,12 @@ def _spatial_rank(draft: Draft, weight: int | None) -> int:
     return 2
 
 
-def _window_writer(
+def _window_shape_writer(
     op: str, names: tuple[str, ...], weight: int | None = None, last: bool | None = None
-) -> Callable[[Draft], None]:
+) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds a convolution or pool, also for channels-last data."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add a convolution or pool; between transposes if the channels are the last axis."""
         data, indices = draft.input(0), _spatial_rank(draft, weight)
         turned = draft.integer("channels_last") != 0 if last is None else last
@@ -167,10 +169,10 @@ def _window_writer(
         order = (0, *range(2, indices + 2), 1)
         draft.add_node("Transpose", (result,), draft.output(0), perm=order)
 
-    return write
+    return write_shape
 
 
-def write_nhwc_conv(draft: Draft) -> None:
+def write_nhwc_conv_shape(draft: SubstituteDraft) -> None:
     """Add a Conv between transposes with the output shape of NhwcConv, for both weight layouts."""
     data, weight = draft.shape(0), draft.shape(1)
     turned = draft.input(1)
@@ -188,7 +190,7 @@ def write_nhwc_conv(draft: Draft) -> None:
     draft.add_node("Transpose", (result,), draft.output(0), perm=(0, *range(2, indices + 2), 1))
 
 
-def write_reorder_input(draft: Draft) -> None:
+def write_reorder_input_shape(draft: SubstituteDraft) -> None:
     """Add nodes with ReorderInput's output shape: [N, C, H, W] with C padded for its Conv.
 
     Without a convolution the channels must fill their blocks, whose length depends on the
@@ -205,7 +207,7 @@ def write_reorder_input(draft: Draft) -> None:
         draft.add_filled_tensor((dims[0], taken, *indices), draft.output(0), draft.dtype(0))
 
 
-def _convolution_channels(draft: Draft) -> int | None:
+def _convolution_channels(draft: SubstituteDraft) -> int | None:
     """Return the number of channels that a Conv of the output takes, or None without a Conv."""
     for node in draft.graph.node:
         if node.op_type == "Conv" and node.input[:1] == [draft.output(0)]:
@@ -218,7 +220,7 @@ def _convolution_channels(draft: Draft) -> int | None:
     return None
 
 
-def write_reorder_output(draft: Draft) -> None:
+def write_reorder_output_shape(draft: SubstituteDraft) -> None:
     """Add nodes with ReorderOutput's output shape: `channels` of the padded channels."""
     ends = draft.add_integers((draft.integer("channels"),))
     operands = (draft.input(0), draft.add_integers((0,)), ends, draft.add_integers((1,)))
@@ -231,7 +233,7 @@ def write_reorder_output(draft: Draft) -> None:
     draft.add_node("Transpose", (draft.add_node("Slice", operands),), draft.output(0), perm=order)
 
 
-def write_blocked_upsample(draft: Draft) -> None:
+def write_blocked_upsample_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of a blocked Upsample: each size x its integer scale."""
     dims, scales = draft.shape(0), draft.integers("scales")
     if dims is not None and len(dims) == len(scales):
@@ -239,12 +241,12 @@ def write_blocked_upsample(draft: Draft) -> None:
         draft.add_filled_tensor(sizes, draft.output(0), draft.dtype(0))
 
 
-def write_same_as_input(draft: Draft) -> None:
+def write_same_shape_as_input(draft: SubstituteDraft) -> None:
     """Add an Identity of input 0, for normalizations whose output has its shape."""
     draft.add_node("Identity", (draft.input(0),), draft.output(0))
 
 
-def write_channels_last_depth(draft: Draft) -> None:
+def write_channels_last_depth_shape(draft: SubstituteDraft) -> None:
     """Add a channels-last DepthToSpace or SpaceToDepth: ai.onnx's, between transposes."""
     data = draft.add_node("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
     names = ("blocksize", "mode")
@@ -252,31 +254,35 @@ def write_channels_last_depth(draft: Draft) -> None:
     draft.add_node("Transpose", (result,), draft.output(0), perm=(0, 2, 3, 1))
 
 
-_LAYOUT_WRITERS: Mapping[str, Callable[[Draft], None]] = {
-    "FusedConv": _window_writer("Conv", _CONV, weight=1, last=False),
-    "Conv": _window_writer("Conv", _CONV, weight=1, last=False),
-    "NhwcFusedConv": _window_writer("Conv", _CONV, weight=1, last=True),
-    "NhwcConv": write_nhwc_conv,
-    "QLinearConv": _window_writer("Conv", _CONV, weight=3),
-    "ConvTranspose": _window_writer("ConvTranspose", _TRANSPOSED, weight=1, last=False),
-    "QLinearConvTranspose": _window_writer("ConvTranspose", _TRANSPOSED, weight=3, last=False),
-    "MaxpoolWithMask": _window_writer("MaxPool", _POOL, last=False),
-    "MaxPool": _window_writer("MaxPool", _POOL, last=False),
-    "AveragePool": _window_writer("AveragePool", _POOL, last=False),
-    "LpPool": _window_writer("LpPool", _POOL, last=False),
-    "NhwcMaxPool": _window_writer("MaxPool", _POOL, last=True),
-    "QLinearAveragePool": _window_writer("AveragePool", _POOL),
-    "QLinearGlobalAveragePool": _window_writer("GlobalAveragePool", ()),
+_LAYOUT_WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {
+    "FusedConv": _window_shape_writer("Conv", _CONV, weight=1, last=False),
+    "Conv": _window_shape_writer("Conv", _CONV, weight=1, last=False),
+    "NhwcFusedConv": _window_shape_writer("Conv", _CONV, weight=1, last=True),
+    "NhwcConv": write_nhwc_conv_shape,
+    "QLinearConv": _window_shape_writer("Conv", _CONV, weight=3),
+    "ConvTranspose": _window_shape_writer("ConvTranspose", _TRANSPOSED, weight=1, last=False),
+    "QLinearConvTranspose": _window_shape_writer(
+        "ConvTranspose", _TRANSPOSED, weight=3, last=False
+    ),
+    "MaxpoolWithMask": _window_shape_writer("MaxPool", _POOL, last=False),
+    "MaxPool": _window_shape_writer("MaxPool", _POOL, last=False),
+    "AveragePool": _window_shape_writer("AveragePool", _POOL, last=False),
+    "LpPool": _window_shape_writer("LpPool", _POOL, last=False),
+    "NhwcMaxPool": _window_shape_writer("MaxPool", _POOL, last=True),
+    "QLinearAveragePool": _window_shape_writer("AveragePool", _POOL),
+    "QLinearGlobalAveragePool": _window_shape_writer("GlobalAveragePool", ()),
     **{
-        name: _window_writer(name, (), last=False)
+        name: _window_shape_writer(name, (), last=False)
         for name in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
     },
-    "ReorderInput": write_reorder_input,
-    "ReorderOutput": write_reorder_output,
-    "Upsample": write_blocked_upsample,
-    **dict.fromkeys(("BatchNormalization", "InstanceNormalization", "LRN"), write_same_as_input),
-    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), write_channels_last_depth),
+    "ReorderInput": write_reorder_input_shape,
+    "ReorderOutput": write_reorder_output_shape,
+    "Upsample": write_blocked_upsample_shape,
+    **dict.fromkeys(
+        ("BatchNormalization", "InstanceNormalization", "LRN"), write_same_shape_as_input
+    ),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), write_channels_last_depth_shape),
 }
 
 
-WRITERS: Mapping[str, Callable[[Draft], None]] = {**_PRODUCTS_WRITERS, **_LAYOUT_WRITERS}
+WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {**_PRODUCTS_WRITERS, **_LAYOUT_WRITERS}

@@ -2,41 +2,41 @@
 
 from collections.abc import Callable, Mapping
 
-from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT64, Draft
+from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT64, SubstituteDraft
 
 
-def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
+def shape_writer_like_inputs(*sources: int | None) -> Callable[[SubstituteDraft], None]:
     """Return a function that gives output i the shape of input sources[i] (None: no output)."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add an Identity for each output, of the input whose shape it has."""
         for index, source in enumerate(sources):
             if source is not None and draft.output(index) and draft.input(source):
                 draft.add_node("Identity", (draft.input(source),), draft.output(index))
 
-    return write
+    return write_shape
 
 
-def write_convolution_gradient(draft: Draft) -> None:
+def write_convolution_gradient_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the shapes of a convolution's gradients: of X, W and bias."""
-    writer_like_inputs(1, 2)(draft)
+    shape_writer_like_inputs(1, 2)(draft)
     dims = draft.shape(0)
     if draft.output(2) and dims is not None and len(dims) > 1:
         draft.add_filled_tensor((dims[1],), draft.output(2), draft.dtype(0))
 
 
-def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
+def gradient_shape_writer(index: int, gradient: int) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds a gradient whose shape is the value of input `index`."""
 
-    def write(draft: Draft) -> None:
+    def write_shape(draft: SubstituteDraft) -> None:
         """Add a tensor whose shape is the value of an input, in the dtype of the gradient."""
         filled = draft.add_node("ConstantOfShape", (draft.input(index),))
         draft.add_cast(filled, draft.output(0), draft.dtype(gradient))
 
-    return write
+    return write_shape
 
 
-def write_training_loss(draft: Draft) -> None:
+def write_training_loss_shape(draft: SubstituteDraft) -> None:
     """Add nodes with a loss's output shapes: one number or one per label, log-probabilities."""
     if draft.text("reduction") == "none":
         labels = draft.shape(1)
@@ -48,7 +48,7 @@ def write_training_loss(draft: Draft) -> None:
         draft.add_node("Identity", (draft.input(0),), draft.output(1))
 
 
-def write_training_sum(draft: Draft) -> None:
+def write_training_sum_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of ReduceSumTraining: ReduceSum of opset 13 or later."""
     names = ("keepdims", "noop_with_empty_axes")
     inputs = [name for name in draft.node.input if name]
@@ -56,49 +56,49 @@ def write_training_sum(draft: Draft) -> None:
         draft.add_node_with_attributes("ReduceSum", inputs, draft.output(0), names)
 
 
-def write_training_concat(draft: Draft) -> None:
+def write_training_concat_shape(draft: SubstituteDraft) -> None:
     """Add nodes with ConcatTraining's output shapes: the whole, and a length for each part."""
     draft.add_node_with_attributes("Concat", list(draft.node.input), draft.output(0), ("axis",))
     if draft.output(1):
         draft.add_filled_tensor((len(draft.node.input),), draft.output(1), INT64)
 
 
-def write_training_split(draft: Draft) -> None:
+def write_training_split_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shapes of SplitTraining: Split of opset 13 or later."""
     if draft.opset >= 13:
         draft.add_node_with_attributes("Split", list(draft.node.input), draft.output(0), ("axis",))
         draft.add_outputs(list(draft.node.output)[1:])
 
 
-def write_lamb_optimizer(draft: Draft) -> None:
+def write_lamb_optimizer_shape(draft: SubstituteDraft) -> None:
     """Add nodes with LambOptimizer's output shapes: the step, and each tensor as its input."""
-    writer_like_inputs(4, *range(5, len(draft.node.input)))(draft)
+    shape_writer_like_inputs(4, *range(5, len(draft.node.input)))(draft)
 
 
-def write_mixed_precision_scale(draft: Draft) -> None:
+def write_mixed_precision_scale_shape(draft: SubstituteDraft) -> None:
     """Add nodes with MixedPrecisionScale's output shapes: each tensor, in the dtype `to`."""
     for index in range(len(draft.node.output)):
         if draft.output(index) and not draft.integer("fuse_outputs"):
             draft.add_cast(draft.input(index + 1), draft.output(index), draft.integer("to", 1))
 
 
-def write_single_number(draft: Draft) -> None:
+def write_single_number_shape(draft: SubstituteDraft) -> None:
     """Add a tensor of one number as the output, in the dtype of input 0."""
     draft.add_filled_tensor((), draft.output(0), draft.dtype(0))
 
 
-def write_is_finite(draft: Draft) -> None:
+def write_is_finite_shape(draft: SubstituteDraft) -> None:
     """Add nodes with the output shape of IsFinite: a boolean for each element."""
     draft.add_cast(draft.input(0), draft.output(0), BOOL)
 
 
-def write_gradient_accumulator(draft: Draft) -> None:
+def write_gradient_accumulator_shape(draft: SubstituteDraft) -> None:
     """Add nodes with InPlaceAccumulatorV2's output shapes: a boolean, and the buffer."""
     draft.add_filled_tensor((1,), draft.output(0), BOOL)
-    writer_like_inputs(None, 0)(draft)
+    shape_writer_like_inputs(None, 0)(draft)
 
 
-WRITERS: Mapping[str, Callable[[Draft], None]] = {
+WRITERS: Mapping[str, Callable[[SubstituteDraft], None]] = {
     **dict.fromkeys(
         (
             *("ReluGrad", "LeakyReluGrad", "SigmoidGrad", "TanhGrad", "AbsGrad", "SinGrad"),
@@ -108,45 +108,46 @@ WRITERS: Mapping[str, Callable[[Draft], None]] = {
             *("FakeQuantGrad", "InPlaceAccumulator", "ZeroGradient", "ScaledSum", "MegatronF"),
             *("MegatronG", "HorovodAllReduce", "NcclAllReduce", "YieldOp"),
         ),
-        writer_like_inputs(0),
+        shape_writer_like_inputs(0),
     ),
-    **dict.fromkeys(("ConvGrad", "ConvTransposeGrad"), write_convolution_gradient),
+    **dict.fromkeys(("ConvGrad", "ConvTransposeGrad"), write_convolution_gradient_shape),
     **dict.fromkeys(
-        ("LayerNormalizationGrad", "BatchNormalizationGrad"), writer_like_inputs(1, 2, 2)
+        ("LayerNormalizationGrad", "BatchNormalizationGrad"), shape_writer_like_inputs(1, 2, 2)
     ),
     **dict.fromkeys(
-        ("SimplifiedLayerNormalizationGrad", "T5LayerNormalizationGrad"), writer_like_inputs(1, 2)
+        ("SimplifiedLayerNormalizationGrad", "T5LayerNormalizationGrad"),
+        shape_writer_like_inputs(1, 2),
     ),
-    "InvertibleLayerNormalizationGrad": writer_like_inputs(1, 2, 3),
-    "BatchNormInternal": writer_like_inputs(0, 3, 4, 3, 4),
-    "DivGrad": writer_like_inputs(1, 2),
-    "ReshapeGrad": writer_like_inputs(0),
-    "GatherGrad": shape_gradient_writer(0, 2),
-    "GatherElementsGrad": shape_gradient_writer(1, 0),
-    "GatherNDGrad": shape_gradient_writer(0, 2),
-    "SliceGrad": shape_gradient_writer(1, 0),
+    "InvertibleLayerNormalizationGrad": shape_writer_like_inputs(1, 2, 3),
+    "BatchNormInternal": shape_writer_like_inputs(0, 3, 4, 3, 4),
+    "DivGrad": shape_writer_like_inputs(1, 2),
+    "ReshapeGrad": shape_writer_like_inputs(0),
+    "GatherGrad": gradient_shape_writer(0, 2),
+    "GatherElementsGrad": gradient_shape_writer(1, 0),
+    "GatherNDGrad": gradient_shape_writer(0, 2),
+    "SliceGrad": gradient_shape_writer(1, 0),
     **dict.fromkeys(
         (
             *("SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyLossInternalGrad"),
             *("SoftmaxCrossEntropyGrad", "SparseSoftmaxCrossEntropyGrad"),
         ),
-        writer_like_inputs(1),
+        shape_writer_like_inputs(1),
     ),
     **dict.fromkeys(
         (
             *("SoftmaxCrossEntropyLossInternal", "SoftmaxCrossEntropy"),
             "SparseSoftmaxCrossEntropy",
         ),
-        write_training_loss,
+        write_training_loss_shape,
     ),
-    "ReduceSumTraining": write_training_sum,
-    "ConcatTraining": write_training_concat,
-    "SplitTraining": write_training_split,
-    "SGDOptimizer": writer_like_inputs(1, 2),
-    "AdamOptimizer": writer_like_inputs(1, 4, 5, 2, 3, 6),
-    "LambOptimizer": write_lamb_optimizer,
-    "MixedPrecisionScale": write_mixed_precision_scale,
-    **dict.fromkeys(("ReduceAllL2", "All"), write_single_number),
-    "IsFinite": write_is_finite,
-    "InPlaceAccumulatorV2": write_gradient_accumulator,
+    "ReduceSumTraining": write_training_sum_shape,
+    "ConcatTraining": write_training_concat_shape,
+    "SplitTraining": write_training_split_shape,
+    "SGDOptimizer": shape_writer_like_inputs(1, 2),
+    "AdamOptimizer": shape_writer_like_inputs(1, 4, 5, 2, 3, 6),
+    "LambOptimizer": write_lamb_optimizer_shape,
+    "MixedPrecisionScale": write_mixed_precision_scale_shape,
+    **dict.fromkeys(("ReduceAllL2", "All"), write_single_number_shape),
+    "IsFinite": write_is_finite_shape,
+    "InPlaceAccumulatorV2": write_gradient_accumulator_shape,
 }

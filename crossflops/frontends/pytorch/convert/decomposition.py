@@ -581,7 +581,7 @@ class _Writes:
         if not writing:
             return
         for node in nodes:
-            if _is_lifted_constant(node):
+            if _is_constant_read_only_by_copies(node):
                 continue
             for memory in storage_ids(node.meta.get("val")):
                 self._sharing.setdefault(memory, []).append(node)
@@ -660,7 +660,7 @@ class _Writes:
         return written[0]
 
 
-def _is_lifted_constant(node: "fx.Node") -> bool:
+def _is_constant_read_only_by_copies(node: "fx.Node") -> bool:
     """Return True for a constant of the program of which only copies are used.
 
     With values beside the fake tensors, a copy has the same storage as the constant.

@@ -548,7 +548,7 @@ def convert_to_onnx_program(
     table.update(replacement_translations())
     table[torch.ops.aten.affine_grid_generator.default] = _write_affine_grid
     table[torch.ops.aten.conv_tbc.default] = _write_conv_tbc
-    if _has_only_real_vecdots(exported):
+    if _has_vecdots_and_all_are_real(exported):
         table[torch.ops.aten.linalg_vecdot.default] = _write_dot_products
     table[torch.ops.aten.uniform.default] = _write_uniform
     for operator, form in (
@@ -748,7 +748,7 @@ def _write_conv_tbc(*args: Any) -> Any:
     return opset23.Transpose(convolved, perm=[2, 0, 1])
 
 
-def _has_only_real_vecdots(exported: Any) -> bool:
+def _has_vecdots_and_all_are_real(exported: Any) -> bool:
     """Return True if the program has dot products (`linalg.vecdot`), none of them of complex
     vectors.
 

@@ -262,7 +262,7 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
     return frozenset((*exported.state_dict, *exported.constants))
 
 
-def _names_without_numbers(program: "ONNXProgram") -> frozenset[str]:
+def _names_of_buffers_and_valueless_constants(program: "ONNXProgram") -> frozenset[str]:
     """Return the names of buffers, which a model may overwrite, and of constants without
     values.
     """
@@ -400,7 +400,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         weight_names(program),
         dict(model.opset_imports),
         {node.name: node for node in program_operator_nodes(program)},
-        _names_without_numbers(program),
+        _names_of_buffers_and_valueless_constants(program),
     )
     return Graph(
         name="",

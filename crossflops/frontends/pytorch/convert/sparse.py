@@ -21,7 +21,7 @@ from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.data_dependence import program_arguments
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, is_sparse
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.trace import Call
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _run_and_observe_sparse_nodes(
     if any(is_fake_tensor(value) or getattr(value, "is_meta", False) for value in provided):
         raise _sparse_storage_error("its weights or inputs have no values")
     try:
-        with torch.no_grad(), seeding_generators():
+        with torch.no_grad(), seeding_random_generators():
             Observing(program.graph_module).run(*provided)
     except Exception as error:
         raise _sparse_storage_error(

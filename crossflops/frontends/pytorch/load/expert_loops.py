@@ -15,7 +15,7 @@ from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
 
-def run_expert_loops_as_grouped_products(model: Any) -> bool:
+def make_expert_loops_grouped_products(model: Any) -> bool:
     """Make experts with a loop of their own run as grouped products, if their weights have no
     values; return True if any do.
 

@@ -11,7 +11,7 @@ from typing import Any
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import HINT, Arguments, arguments_from_npz, to_args_and_kwargs
 from crossflops.frontends.pytorch.load.fakes import is_fake_tensor, is_own_fake_tensor
-from crossflops.frontends.pytorch.load.running_models import is_within_model
+from crossflops.frontends.pytorch.load.running_models import is_within_recorded_model
 from crossflops.ir.graph import TensorSpec
 
 
@@ -77,7 +77,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     Raises InputError, also for tensors that no run can take. A model with hooks, which may change
     the arguments of forward, is not checked.
     """
-    if is_within_model():
+    if is_within_recorded_model():
         raise InputError(
             "the model calls crossflops in its own forward while it is counted",
             "call crossflops outside of the model",

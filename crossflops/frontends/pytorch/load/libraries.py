@@ -23,7 +23,7 @@ from crossflops.frontends.named import (
 )
 from crossflops.frontends.pytorch.load.config_inputs import inputs_from_config
 from crossflops.frontends.pytorch.load.config_libraries import CONFIG_LIBRARIES
-from crossflops.frontends.pytorch.load.expert_loops import run_expert_loops_as_grouped_products
+from crossflops.frontends.pytorch.load.expert_loops import make_expert_loops_grouped_products
 from crossflops.frontends.pytorch.load.expert_products import set_expert_implementation
 from crossflops.frontends.pytorch.load.weight_types import (
     UNPACKED,
@@ -213,10 +213,10 @@ class Transformers(Library):
         """
         transformers = importlib.import_module("transformers")
         content = _read_config_content(transformers, name)
-        return build_config_model(content, f"hf:{name}", arguments, sizes)
+        return build_transformers_config_model(content, f"hf:{name}", arguments, sizes)
 
 
-def build_config_model(
+def build_transformers_config_model(
     content: Mapping[str, Any],
     target: str,
     arguments: Mapping[str, object],
@@ -245,7 +245,7 @@ def build_config_model(
     model = _build_model_of_config(transformers, config, target)
     if experts := set_expert_implementation(model):
         notes.append(f"the experts of {target} run by transformers' {experts!r}")
-    elif run_expert_loops_as_grouped_products(model):
+    elif make_expert_loops_grouped_products(model):
         notes.append(
             f"the experts of {target} run as one grouped product for each matrix, because "
             "weights without values cannot choose experts in the loop of the model"

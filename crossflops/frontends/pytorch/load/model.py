@@ -33,7 +33,7 @@ from crossflops.frontends.pytorch.load.keras_models import (
     registering_keras_classes,
 )
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
-from crossflops.frontends.seeds import restoring_generators
+from crossflops.frontends.seeds import restoring_random_states
 from crossflops.ir.trace import Setting
 from crossflops.limits import trim_memory
 from crossflops.patches import inventory
@@ -185,7 +185,7 @@ def prepare_torch_model(
     model = model if owned else copy_torch_model(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    with restoring_generators(), suppressing_output():
+    with restoring_random_states(), suppressing_output():
         run_torch_model(model, args, kwargs, grad=False)
     for module, training in modes:
         module.training = training
@@ -274,7 +274,7 @@ def _deep_copy_with_shared(model: "nn.Module", memo: dict[int, Any]) -> "nn.Modu
 
 
 @contextmanager
-def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
+def using_model_copy_for_one_run(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
     """Yield a copy of the model in training or evaluation mode for one run, and free its
     parameters afterwards.
 
@@ -492,9 +492,9 @@ def check_model_copy_runs(
 ) -> None:
     """Call a copy of the model in this setting. Raises InputError if it raises."""
     with (
-        restoring_generators(),
+        restoring_random_states(),
         suppressing_output(),
-        running_model_copy(model, setting.training) as own,
+        using_model_copy_for_one_run(model, setting.training) as own,
     ):
         run_torch_model(own, args, kwargs, setting.grad)
 
@@ -511,7 +511,7 @@ def check_runs_without_observer(
     """
     reset_compiler()
     try:
-        with running_model_copy(model, setting.training) as own:
+        with using_model_copy_for_one_run(model, setting.training) as own:
             run_torch_model(own, *copy_inputs(args, kwargs), setting.grad)
     except InputError:
         raise model_run_error(error, f"when run ({setting.id})") from error

@@ -14,6 +14,6 @@ class RunningModel(Protocol):
 RUNNING: list[RunningModel] = []
 
 
-def is_within_model() -> bool:
+def is_within_recorded_model() -> bool:
     """Return True if the caller runs inside a model that is being recorded."""
     return any(model.is_recording for model in RUNNING)

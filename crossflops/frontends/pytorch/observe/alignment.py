@@ -88,7 +88,7 @@ def align_observed_calls(
         _innermost_module_or_function if view.level == "dispatch" else _innermost_module_call
     )
     indices = [enclosing(key, by_key) for key in owners]
-    ran = [call.key for call in calls if call.level == "operator" and _has_run_in_view(call, view)]
+    ran = [call.key for call in calls if call.level == "operator" and _appears_in_view(call, view)]
     work = _match_operators_to_calls(
         [_name_for_matching(call) for call in forward], indices, ran, by_key, enclosing
     )
@@ -254,7 +254,7 @@ def _innermost_module_or_function(key: str | None, by_key: dict[str, Call]) -> s
     return key or ""
 
 
-def _has_run_in_view(call: Call, view: View) -> bool:
+def _appears_in_view(call: Call, view: View) -> bool:
     """Return True if a call appears in the view: views of tracers leave out calls without any
     effect.
     """

@@ -116,7 +116,9 @@ def observe_dispatched_calls(
                 self.found = second = before if adds else []
                 if_false(*operands)
             self.branches -= 1
-            self.found = before if adds else [*before, *_larger_branch(first, second)]
+            self.found = (
+                before if adds else [*before, *_operators_of_larger_branch_by_name(first, second)]
+            )
             return result
 
         def run_composite_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -141,7 +143,9 @@ def observe_dispatched_calls(
         observing_custom_functions(functions),
         mode,
     ):
-        run_torch_training_step(model, args, kwargs, setting, recorder.resuming_model_code)
+        run_torch_training_step(
+            model, args, kwargs, setting, recorder.resuming_recording_of_model_code
+        )
     return [WatchedCall(RUN), *(seen for seen, _ in mode.found)]
 
 
@@ -167,7 +171,9 @@ def _phase_and_autograd_node(functions: CustomFunctionObserver) -> tuple[Phase, 
     return "forward" if node is None else "rerun", last
 
 
-def _larger_branch(first: OperatorsWithFlops, second: OperatorsWithFlops) -> OperatorsWithFlops:
+def _operators_of_larger_branch_by_name(
+    first: OperatorsWithFlops, second: OperatorsWithFlops
+) -> OperatorsWithFlops:
     """Return the operators of two branches: for each operator name, those of the branch that has
     more FLOPs of that name.
     """
@@ -260,7 +266,9 @@ def observe_operator_events(
     ):
         legacy._enable_profiler_legacy(config)
         try:
-            run_torch_training_step(model, args, kwargs, setting, recorder.resuming_model_code)
+            run_torch_training_step(
+                model, args, kwargs, setting, recorder.resuming_recording_of_model_code
+            )
         finally:
             threads = legacy._disable_profiler_legacy()
     frames = enclosing_keys_of_frames(recorder)

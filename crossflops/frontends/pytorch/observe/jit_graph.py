@@ -197,7 +197,7 @@ def jit_node_to_watched_call(node: Any, frames: list[tuple[str, ...]]) -> Watche
     """
     values = list(node.inputs())
     results = list(node.outputs())
-    undefined = any(_is_undefined_tensor(value) for value in (*values, *results))
+    undefined = any(_is_tensor_never_made(value) for value in (*values, *results))
     names = _jit_input_names(node, len(values))
     constants = zip(names, map(_jit_constant_value, values), strict=True)
     settings: dict[str, Scalar] = {name: value for name, value in constants if value is not None}
@@ -256,7 +256,7 @@ def _jit_dtype_name(value: Any) -> str:
     return _DTYPES.get(name, name.lower())
 
 
-def _is_undefined_tensor(value: Any) -> bool:
+def _is_tensor_never_made(value: Any) -> bool:
     """Return True if a torch.jit value is a tensor of unknown type, which was never made."""
     return value.type().kind() == "TensorType" and value.type().scalarType() is None
 

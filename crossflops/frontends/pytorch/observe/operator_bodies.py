@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from crossflops.frontends.pytorch.load.fakes import weights_kind
-from crossflops.frontends.pytorch.load.model import copy_inputs, running_model_copy
+from crossflops.frontends.pytorch.load.model import copy_inputs, using_model_copy_for_one_run
 from crossflops.frontends.pytorch.observe.alignment import keeping_empty_hooks
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import OWN
 from crossflops.frontends.pytorch.record.recorder import Frame, Recorder, to_trace_call
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.provenance import REAL
 from crossflops.ir.trace import Call, Setting
 from crossflops.patches import inventory
@@ -86,7 +86,10 @@ def with_operator_bodies(
     if not custom or weights_kind(model, args, kwargs) != REAL:
         return calls
     try:
-        with seeding_generators(), running_model_copy(model, setting.training) as own:
+        with (
+            seeding_random_generators(),
+            using_model_copy_for_one_run(model, setting.training) as own,
+        ):
             recorder = _record_operator_run(own, *copy_inputs(args, kwargs), setting)
     except Exception:  # so it does for the tool, whose failure it is
         return calls
@@ -127,12 +130,14 @@ def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
     )
     with ExitStack() as undo:
         for kind, declared in kinds:
-            recording = _recording_operator_call(recorder, kind.__call__)
+            recording = _operator_call_with_recording(recorder, kind.__call__)
             undo.enter_context(patching_attribute(kind, "__call__", recording, declared))
         yield
 
 
-def _recording_operator_call(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+def _operator_call_with_recording(
+    recorder: Recorder, call: Callable[..., Any]
+) -> Callable[..., Any]:
     """Return a replacement of an operator's `__call__` that records calls of custom operators."""
 
     def call_recorded(self: Any, /, *args: Any, **kwargs: Any) -> Any:

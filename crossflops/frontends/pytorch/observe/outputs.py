@@ -10,17 +10,17 @@ from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.pytorch.load.model import (
     copy_inputs,
     model_run_error,
-    running_model_copy,
     suppressing_output,
+    using_model_copy_for_one_run,
 )
-from crossflops.frontends.seeds import restoring_generators
+from crossflops.frontends.seeds import restoring_random_states
 from crossflops.ir.trace import Setting
 
 _SEEDS = (0, 1)
 _ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
-def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
+def run_torch_copies_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
     """Run copies of the model; return its inputs and outputs as arrays, and how much random
     numbers and rounding change each output.
 
@@ -83,9 +83,9 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
     from torch.utils._pytree import tree_map_only
 
     with (
-        restoring_generators(),
+        restoring_random_states(),
         suppressing_output(),
-        running_model_copy(source.model, setting.training) as own,
+        using_model_copy_for_one_run(source.model, setting.training) as own,
     ):
         args, kwargs = copy_inputs(source.args, source.kwargs)
         if rounding:

@@ -18,7 +18,7 @@ from crossflops.frontends.pytorch.load.model import (
     suppressing_output,
 )
 from crossflops.frontends.pytorch.load.tensors import to_exportable_result
-from crossflops.frontends.seeds import restoring_generators
+from crossflops.frontends.seeds import restoring_random_states
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import is_trained
 
@@ -101,7 +101,7 @@ def torch_loss_dependence(
         parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
     args, kwargs = copy_inputs(source.args, source.kwargs)
     with (
-        restoring_generators(),
+        restoring_random_states(),
         suppressing_output(),
         restoring_module_variables(model),
         torch.enable_grad(),

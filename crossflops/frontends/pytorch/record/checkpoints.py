@@ -90,7 +90,7 @@ def patch_checkpoints_to_record(
     parameters = signature(plain)
     own = checkpoint.CheckpointFunction.forward
 
-    def generator(*args: Any, **kwargs: Any) -> Any:
+    def record_generator_checkpoint(*args: Any, **kwargs: Any) -> Any:
         """Run the generator of a checkpoint that is not reentrant, and record its kind and
         policy.
         """
@@ -109,7 +109,9 @@ def patch_checkpoints_to_record(
         with _assigning_operators_to_checkpoint(recorder, kind, policy):
             yield from plain(*args, **kwargs)
 
-    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+    def run_and_record_reentrant_forward(
+        ctx: Any, function: Callable[..., Any], *args: Any
+    ) -> Any:
         """Run the forward pass of a reentrant checkpoint with gradients on, record it, and return
         its result.
         """
@@ -123,9 +125,14 @@ def patch_checkpoints_to_record(
         with _assigning_operators_to_checkpoint(recorder, "reentrant", weights=weights):
             return own(ctx, run_with_gradients, *args)
 
-    replace(checkpoint, name, generator, inventory.CHECKPOINTS)
+    replace(checkpoint, name, record_generator_checkpoint, inventory.CHECKPOINTS)
     function = checkpoint.CheckpointFunction
-    replace(function, "forward", staticmethod(forward), inventory.REENTRANT_CHECKPOINTS)
+    replace(
+        function,
+        "forward",
+        staticmethod(run_and_record_reentrant_forward),
+        inventory.REENTRANT_CHECKPOINTS,
+    )
 
 
 @contextmanager

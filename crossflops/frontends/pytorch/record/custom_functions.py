@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from functools import partial
 from inspect import getattr_static
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,9 @@ from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
 from crossflops.patches.patching import original_attribute, patching_attribute
+
+# The number of a custom function that the model applied, and the index of one of its arguments.
+_FunctionAndArgument: TypeAlias = tuple[int, int]
 
 GIVEN = "crossflops given"  # stands at nodes whose result a custom function is given
 
@@ -83,7 +86,7 @@ def apply_of_base_class(
     return apply_function
 
 
-def recording_apply(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
+def apply_with_recording(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of `Function.apply` that records each custom autograd function in the
     recorder.
     """
@@ -124,7 +127,7 @@ def recording_apply(recorder: Recorder, apply: Callable[..., Any]) -> Callable[.
     return apply_recorded
 
 
-def _append_use(use: tuple[int, int], uses: Any) -> Any:
+def _append_use(use: _FunctionAndArgument, uses: Any) -> Any:
     """Return the uses of a tensor with `use`, (number of the function, index of the argument),
     added.
     """
@@ -217,14 +220,14 @@ def _uses_by_generated_functions(
     operators: Mapping[str, Call],
     inside: Mapping[str, int],
     applied: tuple[AppliedFunction, ...],
-) -> dict[Any, list[tuple[int, int]]]:
+) -> dict[Any, list[_FunctionAndArgument]]:
     """Return the uses of each node of the exported program by autograd functions that
     `torch.library` generated: pairs (index of the function in `applied`, index of the argument).
 
     Such a function runs below the trace, where its arguments have no node that could be marked. It
     takes the arguments of the operator, with the tensors of a list one by one.
     """
-    uses: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    uses: dict[Any, list[_FunctionAndArgument]] = defaultdict(list)
     for node in program_nodes:
         call = operators.get(node.name)
         function = inside.get(call.key) if call is not None else None
@@ -240,7 +243,7 @@ def _uses_by_generated_functions(
     return uses
 
 
-def without_detached_calls(
+def without_detach_calls_in_functions(
     operators: Mapping[str, Call], frames: Iterable[Frame], calls_in_functions: Container[str]
 ) -> dict[str, Call]:
     """Return the operator calls, by node name, without calls of `detach` inside custom autograd
@@ -371,7 +374,7 @@ class CustomFunctionObserver:
         finally:
             self.applied = None
 
-    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
+    def on_function_arguments(self, arguments: tuple[Any, ...]) -> None:
         """Handle the arguments of the custom function that is about to be applied; does nothing in
         this class.
         """
@@ -427,7 +430,7 @@ def observing_custom_functions(watch: CustomFunctionObserver) -> Iterator[None]:
         """
         if are_transforms_active():
             return called(function, *args, **kwargs)
-        watch.note_arguments(args)
+        watch.on_function_arguments(args)
         return watch.run_forward(function, lambda: called(function, *args, **kwargs))
 
     def backward_method_with_observer(name: str) -> Callable[..., Any]:

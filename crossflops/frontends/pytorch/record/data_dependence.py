@@ -23,8 +23,15 @@ from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_t
 from crossflops.frontends.pytorch.record.box_suppression import suppress_boxes
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.operators import generator_state_of_node
-from crossflops.frontends.pytorch.record.python_steps import READ, using_real_values
-from crossflops.frontends.seeds import RandomDraws, seeding_generators, setting_torch_random_state
+from crossflops.frontends.pytorch.record.python_steps import (
+    READ,
+    running_numpy_and_while_loops_on_real_values,
+)
+from crossflops.frontends.seeds import (
+    RandomDraws,
+    seeding_random_generators,
+    setting_torch_random_state,
+)
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
 from crossflops.patches.patching import original_attribute, patching_attribute
@@ -48,7 +55,7 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 
 @contextmanager
-def carrying_real_tensors() -> Iterator[RandomDraws]:
+def exporting_with_real_tensors() -> Iterator[RandomDraws]:
     """Make torch.export compute real tensors next to the fake ones, inside the block; yield an
     object that says if random numbers were drawn.
 
@@ -98,16 +105,18 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
             FakeTensorMode, "_dispatch_impl", dispatch_with_real_tensors, inventory.FAKE_DISPATCH
         ),
         patching_attribute(FakeTensorMode, check, keep_fake_result, inventory.FAKE_DISPATCH),
-        patching_attribute(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
-        seeding_generators() as drawn,
+        patching_attribute(
+            meta_utils, "_safe_copy", _copy_values_of_tensor_or_parameter, inventory.FAKE_COPIES
+        ),
+        seeding_random_generators() as drawn,
         config.patch(fake_tensor_propagate_real_tensors=True),
-        using_real_values() as arrays,
+        running_numpy_and_while_loops_on_real_values() as arrays,
     ):
         yield drawn
         drawn.left = arrays.taken
 
 
-def _copy_real_tensor(copy: Any, source: Any) -> None:
+def _copy_values_of_tensor_or_parameter(copy: Any, source: Any) -> None:
     """Copy the values of a real tensor or parameter to `copy`; PyTorch leaves out parameters."""
     import torch
 

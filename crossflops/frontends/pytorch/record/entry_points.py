@@ -21,10 +21,10 @@ from crossflops.frontends.pytorch.record.checkpoints import patch_checkpoints_to
 from crossflops.frontends.pytorch.record.custom_functions import (
     apply_of_base_class,
     apply_under_name,
+    apply_with_recording,
     custom_function_base_class,
     function_of_class_method,
     parameter_names_by_id,
-    recording_apply,
 )
 from crossflops.frontends.pytorch.record.operators import (
     GENERATOR,
@@ -54,7 +54,7 @@ _HOOKS = {
 }
 
 
-def wrap_enclosing_calls(undo: ExitStack, recorder: Recorder) -> None:
+def record_calls_that_enclose_operators(undo: ExitStack, recorder: Recorder) -> None:
     """Record calls of custom functions, vmap, scripted functions, hooks and einops until `undo`
     closes.
     """
@@ -64,11 +64,11 @@ def wrap_enclosing_calls(undo: ExitStack, recorder: Recorder) -> None:
     function = torch.autograd.Function
     apply = vars(function)["apply"]
     by_name = apply_under_name(recorder, function_of_class_method(apply))
-    wrapper = _wrap_entry_point(recorder, APPLY, recording_apply(recorder, by_name))
+    wrapper = _wrap_entry_point(recorder, APPLY, apply_with_recording(recorder, by_name))
     _replace_attribute(undo, function, "apply", classmethod(wrapper), inventory.CUSTOM_FUNCTION)
     if (base := custom_function_base_class()) is not None:
         apply = function_of_class_method(getattr_static(base, "apply"))
-        wrapper = _wrap_entry_point(recorder, APPLY, recording_apply(recorder, apply))
+        wrapper = _wrap_entry_point(recorder, APPLY, apply_with_recording(recorder, apply))
         wrapper = apply_of_base_class(recorder, apply, wrapper)
         declared = inventory.CUSTOM_FUNCTION_BASE
         _replace_attribute(undo, base, "apply", classmethod(wrapper), declared)
@@ -173,8 +173,8 @@ def recording_entry_points(recorder: Recorder, with_captured: bool = True) -> It
                 names[id(wrapper)] = name
                 originals.append((owner, attribute, function))
             undo.enter_context(patching_attributes(owner, wrappers, inventory.FUNCTIONS))
-        _wrap_compiler(undo, originals)
-        wrap_enclosing_calls(undo, recorder)
+        _make_jit_script_compile_originals(undo, originals)
+        record_calls_that_enclose_operators(undo, recorder)
         if with_captured:
             _hide_autocast(undo)
             _replace_attribute(
@@ -333,7 +333,7 @@ def _run_without_recording_inner_calls(
     """
     if isinstance(function, types.FunctionType):
         return function(*args, **kwargs)
-    with recorder.running_primitive():
+    with recorder.recording_only_function_modes_of_model():
         return function(*args, **kwargs)
 
 
@@ -421,7 +421,7 @@ def _marking_gradient_mode(recorder: Recorder) -> Any:
     """Return a context that marks traced nodes as without gradients if gradients are off."""
     from torch.fx.traceback import annotate
 
-    return nullcontext() if recorder.has_gradients() else annotate({UNGRADED: True})
+    return nullcontext() if recorder.are_gradients_on() else annotate({UNGRADED: True})
 
 
 @contextmanager
@@ -448,7 +448,7 @@ def _using_default_generator(
         own.set_state(default.get_state())
 
 
-def _wrap_compiler(
+def _make_jit_script_compile_originals(
     undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
 ) -> None:
     """Make `torch.jit.script` compile with the original torch functions until `undo` closes.

@@ -172,7 +172,7 @@ def expert_counts_by_call(trace: Trace) -> dict[str, ChosenAndAllExperts]:
         shapes = {*stored, *((of, second, first) for of, first, second in stored)}
         for number in {holders[stored_value.storage] for stored_value in stacks}:
             for call in products[number]:
-                if _multiplies_all_experts(call, shapes, choice):
+                if _multiplies_tokens_with_all_experts(call, shapes, choice):
                     unchosen[call.key] = (choice.used, choice.experts)
     for experts, used, all_run in _expert_lists(trace, modules, calls):
         within = {number for expert in experts for number in _module_tree_ids(expert, modules)}
@@ -182,7 +182,7 @@ def expert_counts_by_call(trace: Trace) -> dict[str, ChosenAndAllExperts]:
     return unchosen
 
 
-def _multiplies_all_experts(
+def _multiplies_tokens_with_all_experts(
     call: Call, shapes: Container[tuple[int, ...]], choice: _Choice
 ) -> bool:
     """Return True if a call multiplies all tokens with the weights of every expert."""

@@ -30,7 +30,7 @@ class NumpyArrayUses:
 
 
 @contextmanager
-def using_real_values() -> Iterator[NumpyArrayUses]:
+def running_numpy_and_while_loops_on_real_values() -> Iterator[NumpyArrayUses]:
     """Give NumPy arrays the real values inside the block, and run `while_loop` as a Python loop;
     yield a record that says if an array was read.
     """

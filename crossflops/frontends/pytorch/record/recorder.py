@@ -137,7 +137,7 @@ class Recorder:
         return self._modes <= _function_mode_count() < self._entered[-1]
 
     @contextmanager
-    def resuming_model_code(self) -> Iterator[None]:
+    def resuming_recording_of_model_code(self) -> Iterator[None]:
         """Record calls inside the block again, with the outermost frame of the model as their
         parent.
         """
@@ -159,7 +159,7 @@ class Recorder:
             self.muted -= 1
 
     @contextmanager
-    def running_primitive(self) -> Iterator[None]:
+    def recording_only_function_modes_of_model(self) -> Iterator[None]:
         """Record no calls inside the block, except those by a TorchFunctionMode of the model."""
         outer, self._is_inside = self._is_inside, True
         try:
@@ -296,7 +296,7 @@ class Recorder:
         outputs in the frame.
         """
         self.autocast |= _is_autocast_enabled()
-        frame.grad = self.has_gradients()
+        frame.grad = self.are_gradients_on()
         frame.checkpoint = self.checkpoint
         number = len(self.frames)
         if not self.stack:
@@ -322,7 +322,7 @@ class Recorder:
             frame.returns = torch_value_kind(result) if frame.level == "module" else ""
             return result if self.stack else to_exportable_result(result)
 
-    def has_gradients(self) -> bool:
+    def are_gradients_on(self) -> bool:
         """Return True if gradients are on for the code that runs now; always True if they are off
         for the whole model.
 

@@ -15,8 +15,8 @@ from crossflops.frontends.pytorch.load.model import (
     copy_torch_model,
     restoring_module_variables,
     run_torch_model,
-    running_model_copy,
     set_training_mode,
+    using_model_copy_for_one_run,
     wrap_for_export,
 )
 from crossflops.frontends.pytorch.load.quantized import (
@@ -34,7 +34,7 @@ from crossflops.frontends.pytorch.load.refusals import (
 from crossflops.frontends.pytorch.record import executed_products
 from crossflops.frontends.pytorch.record.data_dependence import (
     OperatorSizeFlags,
-    carrying_real_tensors,
+    exporting_with_real_tensors,
     has_values,
     has_while_loop,
     reads_values_in_python,
@@ -59,7 +59,7 @@ from crossflops.frontends.pytorch.record.sparse_constants import (
     has_sparse,
 )
 from crossflops.frontends.pytorch.record.transformed_functions import applying_transforms_first
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.trace import Setting
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def watching_trace_questions(deny_exporting: bool) -> Iterator[TraceQuestionAnsw
     """
     asked = TraceQuestionAnswers()
     wrappers = {
-        id(original): _wrap_question(original, asked, deny_exporting)
+        id(original): _wrap_trace_question(original, asked, deny_exporting)
         for owner, names in _QUESTIONS.items()
         if owner in sys.modules
         for name in names
@@ -111,7 +111,7 @@ def watching_trace_questions(deny_exporting: bool) -> Iterator[TraceQuestionAnsw
         yield asked
 
 
-def _wrap_question(
+def _wrap_trace_question(
     original: Callable[..., bool], answers: TraceQuestionAnswers, deny_exporting: bool
 ) -> Callable[..., bool]:
     """Return a replacement of a function such as `is_exporting` that records a True result for
@@ -177,9 +177,9 @@ def run_and_record_mask_answers(
 
         return detect
 
-    with seeding_generators(), _replacing_mask_detection(detect_and_record_answers):
+    with seeding_random_generators(), _replacing_mask_detection(detect_and_record_answers):
         try:
-            with running_model_copy(model, training) as own:
+            with using_model_copy_for_one_run(model, training) as own:
                 run_torch_model(own, args, kwargs, grad=True)
         except InputError:
             return []  # the export runs into it, too, and says so
@@ -365,11 +365,11 @@ def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -
     args, kwargs = request.args, request.kwargs
     try:
         with (
-            seeding_generators(),
-            running_model_copy(request.model, request.setting.training) as own,
+            seeding_random_generators(),
+            using_model_copy_for_one_run(request.model, request.setting.training) as own,
         ):
             ran = executed_products.run_model_and_count_product_flops(own, args, kwargs)
-        with seeding_generators():
+        with seeding_random_generators():
             done = executed_products.run_program_and_count_product_flops(
                 trace.program, args, kwargs, trace.recorder
             )
@@ -405,14 +405,14 @@ def _attempt_export(
     quantized = is_quantized(own)
     packed = unpack_quantized_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
-    recorder = Recorder(index, running_context=_marking_module_number)
+    recorder = Recorder(index, running_context=_marking_frame_number)
     with (
-        carrying_real_tensors() if with_values else seeding_generators() as drawn,
+        exporting_with_real_tensors() if with_values else seeding_random_generators() as drawn,
         watching_trace_questions(deny_exporting) as questioned,
         restoring_module_variables(request.model),
         replacing_quantized_operators(quantized),
     ):
-        program = _export_model_copy(own, request, recorder)
+        program = _export_and_record_model(own, request, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
     own_generator = with_values and bool(recorder.generators)
     return TracedProgram(
@@ -427,7 +427,9 @@ def _attempt_export(
     )
 
 
-def _export_model_copy(model: "nn.Module", request: ExportRequest, recorder: Recorder) -> Any:
+def _export_and_record_model(
+    model: "nn.Module", request: ExportRequest, recorder: Recorder
+) -> Any:
     """Export a model, which may be changed, with its calls recorded; return the exported program.
     Raises an error that says why it fails.
     """
@@ -522,7 +524,7 @@ def _reject_lost_tangents(program: Any) -> None:
             raise RuntimeError(f"the tangent of {node.target} is lost in the exported program")
 
 
-def _marking_module_number(number: int) -> Any:
+def _marking_frame_number(number: int) -> Any:
     """Return a context in which traced FX nodes get this frame number as a mark."""
     from torch.fx.traceback import annotate
 

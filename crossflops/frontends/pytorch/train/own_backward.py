@@ -33,7 +33,7 @@ from crossflops.frontends.pytorch.record.custom_functions import (
     observing_custom_functions,
     reason_without_backward,
 )
-from crossflops.frontends.seeds import seeding_generators
+from crossflops.frontends.seeds import seeding_random_generators
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Setting
@@ -62,7 +62,7 @@ def custom_function_backward_costs(source: Source, setting: Setting) -> OwnBackw
             parameter.register_hook(watch.record_direct_gradient)
     try:
         with (
-            seeding_generators(),
+            seeding_random_generators(),
             suppressing_output(),
             restoring_module_variables(model),
             torch.enable_grad(),
@@ -428,7 +428,7 @@ class _OwnBackwardObserver(CustomFunctionObserver):
         finally:
             self._current = None
 
-    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
+    def on_function_arguments(self, arguments: tuple[Any, ...]) -> None:
         """Hold the arguments of the custom function that is about to be applied."""
         self._arguments = arguments
 

@@ -19,7 +19,12 @@ from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import (
     input_tensors_without_tables,
 )
 from crossflops.load.order import node_subgraphs
-from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_filled_array
+from crossflops.load.payload import (
+    NUMBER,
+    drop_tensor_data,
+    is_dataless_tensor,
+    is_missing_weight_array,
+)
 from crossflops.patches import inventory
 from crossflops.patches.patching import patch_owner, patching_attribute, patching_items
 
@@ -240,7 +245,7 @@ class WritingNotes(NamedTuple):
     failed: set[str]
 
 
-def convert_with_whole_loops(
+def convert_leaving_failing_loops(
     convert: Callable[[WritingNotes, set[str]], _Converted],
 ) -> _Converted:
     """Return the result of `convert`, with loops that tf2onnx cannot convert left unchanged.
@@ -336,7 +341,7 @@ def write_tensorflow_onnx(graph: Any, frozen: Any) -> Any:
     )
 
 
-def optimize_aliases_and_loops(graph: Any) -> Any:
+def run_tf2onnx_alias_and_loop_optimizers(graph: Any) -> Any:
     """Return tf2onnx's graph after tf2onnx's own optimizers for aliases and for loops."""
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
@@ -621,7 +626,7 @@ def _omitting_weight_copies() -> Iterator[None]:
 
     def array_to_proto(values: Any, name: str | None = None) -> Any:
         """Return an array as a TensorProto, without data if its elements are all `NUMBER`."""
-        if not is_filled_array(np.asanyarray(values)):
+        if not is_missing_weight_array(np.asanyarray(values)):
             return write(values, name)
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         return drop_tensor_data(TensorProto(name=name or "", data_type=kind, dims=values.shape))

@@ -59,7 +59,7 @@ def find_parameter_names(
     return WeightNames(names | anew, frozenset(missing))
 
 
-def mark_tensorflow_gradients(
+def mark_unknown_gradients_and_recomputed_nodes(
     graph: Graph, frozen: Any, owns: Sequence[OwnGradient], missing: Collection[str]
 ) -> Graph:
     """Return the graph with marks on nodes that are recomputed, or have no known gradient.
@@ -67,11 +67,11 @@ def mark_tensorflow_gradients(
     `frozen` is the graph as TensorFlow runs it, `owns` are its custom gradient functions,
     `missing` parameters that the graph no longer has.
     """
-    nodes = tuple(_mark_gradient_nodes(graph.nodes, _GradientMarks(frozen, owns), missing))
+    nodes = tuple(_with_gradient_marks(graph.nodes, _GradientMarks(frozen, owns), missing))
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
-def add_own_functions(
+def add_custom_gradient_functions(
     graph: Graph,
     owns: Iterable[OwnGradient],
     names: Mapping[str, str],
@@ -249,14 +249,14 @@ def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(map(sever_node, graph.nodes)))
 
 
-def _mark_gradient_nodes(
+def _with_gradient_marks(
     nodes: Iterable[Node], marks: _GradientMarks, missing: Collection[str]
 ) -> Iterator[Node]:
     """Yield the nodes with marks for recomputation, and for stopped or unknown gradients."""
     for node in nodes:
         bodies = tuple(
             msgspec.structs.replace(
-                body, nodes=tuple(_mark_gradient_nodes(body.nodes, marks, missing))
+                body, nodes=tuple(_with_gradient_marks(body.nodes, marks, missing))
             )
             for body in node.bodies
         )

@@ -92,7 +92,7 @@ def _add_rows_of_equal_index(_graph: Any, node: Any) -> bool:
     return True
 
 
-def _cannot_be_converted(_graph: Any, _node: Any) -> bool:
+def _is_area_average_convertible(_graph: Any, _node: Any) -> bool:
     """Return False: tf2onnx cannot convert an average of areas.
 
     tf2onnx would pick single elements.
@@ -100,7 +100,7 @@ def _cannot_be_converted(_graph: Any, _node: Any) -> bool:
     return False
 
 
-def _has_known_size(_graph: Any, node: Any) -> bool:
+def _has_known_result_size(_graph: Any, node: Any) -> bool:
     """Return whether tf2onnx can convert a transposed convolution: is its result size known?
 
     Where the size of the result is unknown, it stays unconverted.
@@ -111,9 +111,9 @@ def _has_known_size(_graph: Any, node: Any) -> bool:
 # By the kind of operation: what mends its node, and says whether tf2onnx may translate it.
 _REVIEWED: dict[str, Callable[[Any, Any], bool]] = {
     **dict.fromkeys(_BATCH_NORMS, _use_batch_statistics_if_possible),
-    "Conv2DBackpropInput": _has_known_size,
+    "Conv2DBackpropInput": _has_known_result_size,
     "ScatterNd": _add_rows_of_equal_index,
-    "ResizeArea": _cannot_be_converted,
+    "ResizeArea": _is_area_average_convertible,
 }
 
 

@@ -7,7 +7,11 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import ConvertedOperation, has_known_cost, with_source_costs
+from crossflops.frontends.converted import (
+    ConvertedOperation,
+    has_known_cost,
+    with_notes_of_source_operations,
+)
 from crossflops.frontends.tensorflow.convert.branches import COPY
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.record.layers import RECURRENT, LayerTable
@@ -93,7 +97,7 @@ def _operator_call(
             **_operation_settings(op),
             **stored,
             "cut": _is_cut_into_blocks(op),
-            "after": _producer_of_first_input(op, layer),
+            "after": _kind_of_first_input_producer(op, layer),
             "layer": layer,
         },
         inputs=inputs,
@@ -101,7 +105,7 @@ def _operator_call(
     )
 
 
-def _producer_of_first_input(op: Any, layer: str) -> str:
+def _kind_of_first_input_producer(op: Any, layer: str) -> str:
     """Return what made an operation's first input: "convolution", "product", "recurrent" or ""."""
     if layer == RECURRENT:
         return "recurrent"
@@ -397,7 +401,9 @@ def count_nodes_as_operations(
 ) -> Graph:
     """Return the graph with nodes counted as the operation that they were written for."""
     meant = _operation_finder(Links(frozen, origins), {call.key: call for call in calls})
-    return msgspec.structs.replace(graph, nodes=with_source_costs(graph.nodes, meant))
+    return msgspec.structs.replace(
+        graph, nodes=with_notes_of_source_operations(graph.nodes, meant)
+    )
 
 
 def _operation_finder(

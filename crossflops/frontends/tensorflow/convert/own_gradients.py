@@ -76,7 +76,10 @@ def _custom_gradient_use(
     op: Any, gradient: str, repeated: Container[str], recompute_keys: Container[str]
 ) -> OwnGradient:
     """Return the use of a custom gradient: its operation, operands, results and region."""
-    results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
+    results, handed = (
+        _result_count_of_custom_gradient(gradient),
+        [tensor.op for tensor in op.inputs],
+    )
     read = [index for index, tensor in enumerate(op.outputs) if tensor.consumers()]
     unfollowed = ""
     if op.name in recompute_keys:
@@ -114,7 +117,10 @@ def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
     """
     for op, gradient in _custom_gradient_ends(graph):
         if _is_gradient_of_recompute(gradient):
-            results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
+            results, handed = (
+                _result_count_of_custom_gradient(gradient),
+                [tensor.op for tensor in op.inputs],
+            )
             yield _ancestor_operations(handed[results:], handed[:results])
 
 
@@ -125,7 +131,7 @@ def _custom_gradient_ends(graph: Any) -> Iterator[tuple[Any, str]]:
             yield op, op.get_attr(CUSTOM).decode()
 
 
-def _gradient_result_count(gradient: str) -> int:
+def _result_count_of_custom_gradient(gradient: str) -> int:
     """Return the number of results of the function with this custom gradient."""
     return int(gradient_closure_variables(gradient)["flat_result_len"])
 

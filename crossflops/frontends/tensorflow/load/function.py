@@ -78,14 +78,14 @@ def require_tensorflow() -> None:
         )
 
 
-def may_be_frozen(model: Any) -> bool:
+def may_have_constant_weights(model: Any) -> bool:
     """Return whether a model may have constants for variables: a graph or a SavedModel."""
     import tensorflow as tf
 
     return isinstance(model, tf.compat.v1.GraphDef | tf.Graph) or hasattr(model, "signatures")
 
 
-def is_rebuilt(model: Any) -> bool:
+def is_rebuilt_from_onnx(model: Any) -> bool:
     """Return whether crossflops rebuilt the model from an ONNX graph."""
     return getattr(model, "is_rebuilt_by_crossflops", False) is True
 
@@ -112,7 +112,9 @@ def call_to_trace(
         return _keras_call(model, args, kwargs, training)
     if hasattr(model, "signatures") and len(model.signatures):
         return _signature_call(model, args, kwargs)
-    if training and not is_rebuilt(model):  # which is in the mode of what it was made from
+    if training and not is_rebuilt_from_onnx(
+        model
+    ):  # which is in the mode of what it was made from
         raise InputError(
             "--train-mode can be used only with Keras models", "leave out --train-mode"
         )
@@ -141,7 +143,7 @@ def _keras_call(
         if kwargs and not args and not set(kwargs) & set(names) and len(names):
             return (lambda **named: model(named, **mode)), (), kwargs
         return (lambda *provided, **named: model(*provided, **named, **mode)), args, kwargs
-    return _functional_call(model, requested, *_unpack_inputs(args, kwargs), mode)
+    return _functional_keras_call(model, requested, *_unpack_inputs(args, kwargs), mode)
 
 
 def keras_input_structure(model: Any) -> Any:
@@ -159,7 +161,7 @@ def _unpack_inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     return args, kwargs
 
 
-def _functional_call(
+def _functional_keras_call(
     model: Any,
     requested: Any,
     args: tuple[Any, ...],

@@ -56,12 +56,14 @@ class _Quietly(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
             stored: Any = spec.loader
-            shown = _show_output_on_failure(stored.exec_module)
+            shown = _loader_that_shows_output_on_failure(stored.exec_module)
             patching_attribute(stored, "exec_module", shown, inventory.ONE_IMPORT).keep()
         return spec
 
 
-def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+def _loader_that_shows_output_on_failure(
+    load: Callable[[ModuleType], None],
+) -> Callable[[ModuleType], None]:
     """Return a loader of a module that hides stderr, and shows it only if loading fails."""
 
     def load_quietly(module: ModuleType) -> None:

@@ -24,7 +24,7 @@ _DRAWING = ("Random", "Multinomial", "RngReadAndSkip", "TruncatedNormal")
 
 
 @quieting_tensorflow()
-def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
+def run_tensorflow_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
     """Run the model; return inputs, outputs, which are random, and changes by rounding.
 
     Its frozen graph runs with weights and inputs that differ by one rounding. Raises InputError.

@@ -129,7 +129,7 @@ class KerasLayers(LayerTable):
         self._storages: dict[int, int] = {}
         self._ids: dict[int, int] = {}
         self._paths: dict[int, str] = {}
-        layers = list(self._register_layers(model, ""))
+        layers = list(self._note_paths_and_yield_layers(model, ""))
         self.rows = tuple(self._layer_module(layer) for layer in layers)
         self._scopes = {
             scope: self._ids[id(layer)]
@@ -146,7 +146,7 @@ class KerasLayers(LayerTable):
         """Return (name scope, module id) of the layer around a layer's name scope."""
         return self.operation_scope(scope)
 
-    def _register_layers(self, layer: Any, path: str) -> Iterable[Any]:
+    def _note_paths_and_yield_layers(self, layer: Any, path: str) -> Iterable[Any]:
         """Yield a layer and all layers in it, without repetitions; note their paths."""
         if id(layer) in self._ids:
             return
@@ -154,7 +154,7 @@ class KerasLayers(LayerTable):
         self._paths[id(layer)] = path
         yield layer
         for name, child in _child_layers(layer):
-            yield from self._register_layers(child, f"{path}.{name}" if path else name)
+            yield from self._note_paths_and_yield_layers(child, f"{path}.{name}" if path else name)
 
     def _layer_module(self, layer: Any) -> Module:
         """Return the module of a layer: its path, classes, parameters and children."""

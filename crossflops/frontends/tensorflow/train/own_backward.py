@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.own_gradients import backward_cost_of_graph, unknown_own_backward
+from crossflops.frontends.own_gradients import backward_cost_of_graph, unknown_custom_backward_cost
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     OwnGradient,
     custom_gradient_uses,
@@ -22,14 +22,16 @@ _MOVES = ("Placeholder", "Identity", "ReadVariableOp", "Const", "NoOp")
 
 
 @quieting_tensorflow()
-def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+def tensorflow_custom_backward_costs(source: Source, setting: Setting) -> OwnBackwards:
     """Return the cost of the backward pass of each custom gradient function that is followed."""
     function = trace_tensorflow_model(
         source.model, source.args, source.kwargs, setting.training
     ).function
     frozen = freeze_variables(function, lowers_control_flow=True).graph
     return tuple(
-        _own_backward_pass(own) for own in custom_gradient_uses(frozen) if not own.unfollowed
+        _custom_gradient_backward_cost(own)
+        for own in custom_gradient_uses(frozen)
+        if not own.unfollowed
     )
 
 
@@ -43,12 +45,12 @@ class _Program(NamedTuple):
     graded: tuple[int, ...]
 
 
-def _own_backward_pass(own: OwnGradient) -> OwnBackward:
+def _custom_gradient_backward_cost(own: OwnGradient) -> OwnBackward:
     """Return the cost of the backward pass of one custom gradient function."""
     try:
         made = _gradient_program(own)
         if made.source is None:
-            return unknown_own_backward(own.name, made.graded, "")
+            return unknown_custom_backward_cost(own.name, made.graded, "")
         graph = make_tensorflow_program(made.source, Setting(grad=False))[1]
         names = [spec.name for spec in graph.outputs]
         return backward_cost_of_graph(own.name, graph, dict(zip(made.graded, names, strict=True)))
@@ -56,7 +58,9 @@ def _own_backward_pass(own: OwnGradient) -> OwnBackward:
         reason = error.message
     except Exception as error:  # code of the model, or a graph that cannot be taken apart
         reason = f"{type(error).__name__}: {short_error_text(error)}"
-    return unknown_own_backward(own.name, range(own.operands), f"its backward pass: {reason}")
+    return unknown_custom_backward_cost(
+        own.name, range(own.operands), f"its backward pass: {reason}"
+    )
 
 
 def _gradient_program(own: OwnGradient) -> _Program:

@@ -20,7 +20,7 @@ from crossflops.frontends.pytorch.convert.function_bodies import (
 )
 from crossflops.frontends.pytorch.convert.function_bodies.writer import (
     Body,
-    BodyWriter,
+    OnnxBodyWriter,
     describe_opaque_node,
 )
 
@@ -60,7 +60,7 @@ def _write_function(node: Any, overload: str) -> Any:
     if opaque is None:
         return None
     operands = [ir.Value(name=f"x{index}") for index in range(len(node.inputs))]
-    write = BodyWriter()
+    write = OnnxBodyWriter()
     results = _BODIES[node.op_type](write, opaque, operands)
     if results is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 from crossflops.frontends.pytorch.convert.exporter import IMAGINARY
 from crossflops.frontends.pytorch.convert.function_bodies.writer import (
     Body,
-    BodyWriter,
+    OnnxBodyWriter,
     OpaqueNode,
 )
 
@@ -21,21 +21,21 @@ def _has_only_complex_tensors(node: OpaqueNode) -> bool:
     return all(row.shape[-1:] == (2,) and row.dtype.is_floating_point() for row in described)
 
 
-def _write_real_and_imaginary_parts(write: BodyWriter, pairs: Any) -> list[Any]:
+def _write_real_and_imaginary_parts(write: OnnxBodyWriter, pairs: Any) -> list[Any]:
     """Write ONNX nodes that take the real and the imaginary part of complex numbers (..., 2);
     return both.
     """
     return [write("Gather", pairs, write.constant_integer(part), axis=-1) for part in (0, 1)]
 
 
-def _write_stack(write: BodyWriter, *parts: Any) -> Any:
+def _write_stack(write: OnnxBodyWriter, *parts: Any) -> Any:
     """Write ONNX nodes that stack tensors along a new last axis; return the result."""
     last = write.constant_integers(-1)
     return write("Concat", *(write("Unsqueeze", part, last) for part in parts), axis=-1)
 
 
 def _write_complex_product(
-    write: BodyWriter, left: Any, right: Any, operator: str = "MatMul", **attributes: Any
+    write: OnnxBodyWriter, left: Any, right: Any, operator: str = "MatMul", **attributes: Any
 ) -> Any:
     """Write ONNX nodes for the complex product (a + bi)(c + di) by an operator for real ones;
     return the result.
@@ -57,7 +57,7 @@ def _write_complex_product(
 
 
 def _write_complex_matmul(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for the product A B of complex matrices or batches; return [result], None
     if not in pairs.
@@ -66,7 +66,7 @@ def _write_complex_matmul(
 
 
 def _write_complex_linear_layer(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for the complex layer x W^T + b, with W [out, in]; return [result], None if
     W is no matrix.
@@ -79,7 +79,7 @@ def _write_complex_linear_layer(
 
 
 def _write_complex_addmm(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for the complex sum beta b + alpha A B; return [result], None if beta or
     alpha is complex.
@@ -98,7 +98,7 @@ def _write_complex_addmm(
 
 
 def _write_complex_einsum(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for an `einsum` of one or two complex operands; return [result], None for
     more operands.

@@ -6,12 +6,12 @@ from typing import Any
 
 from crossflops.frontends.pytorch.convert.function_bodies.writer import (
     Body,
-    BodyWriter,
+    OnnxBodyWriter,
     OpaqueNode,
 )
 
 
-def _write_p_norms(write: BodyWriter, gaps: Any, power: float) -> Any:
+def _write_p_norms(write: OnnxBodyWriter, gaps: Any, power: float) -> Any:
     """Write ONNX nodes for the p-norm along the last axis, (sum of |x|^p)^(1/p); return the
     result.
     """
@@ -30,7 +30,7 @@ def _write_p_norms(write: BodyWriter, gaps: Any, power: float) -> Any:
     return write("Pow", total, write.constant_float_like(1 / power, gaps))
 
 
-def _write_vector_distances(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
+def _write_vector_distances(write: OnnxBodyWriter, first: Any, second: Any, power: float) -> Any:
     """Write ONNX nodes for the distances of vectors [..., P, M] and [..., R, M]; return them,
     [..., P, R].
     """
@@ -39,14 +39,14 @@ def _write_vector_distances(write: BodyWriter, first: Any, second: Any, power: f
     return _write_p_norms(write, write("Sub", rows, columns), power)
 
 
-def _write_cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_cdist(write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for `torch.cdist`, the distances between the rows of two matrices; return
     [result].
     """
     return [_write_vector_distances(write, x[0], x[1], float(node.settings.get("p", 2)))]
 
 
-def _write_pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_pdist(write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for `pdist`, the distance of each pair of rows of a matrix; return
     [result].
     """
@@ -57,7 +57,7 @@ def _write_pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[
     return [write("Compress", write("Reshape", pairs, flat), above, axis=0)]
 
 
-def _write_hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_hypotenuse(write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for `hypot` as m sqrt((a/m)^2 + (b/m)^2), m the larger of |a| and |b|;
     return [result].
 

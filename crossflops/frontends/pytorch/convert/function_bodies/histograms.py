@@ -6,7 +6,7 @@ from typing import Any
 
 from crossflops.frontends.pytorch.convert.function_bodies.writer import (
     Body,
-    BodyWriter,
+    OnnxBodyWriter,
     OpaqueNode,
 )
 
@@ -15,7 +15,7 @@ _LOWEST = -3.4e38
 
 
 def _write_embedding_bag(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for `embedding_bag`, the sum, mean or maximum of table rows in each bag;
     return its results, None if more than the first is used.
@@ -46,7 +46,7 @@ def _write_embedding_bag(
     return [result, *(write.append_zeros_like(unread) for unread in node.results[1:])]
 
 
-def _write_bag_of_each_index(write: BodyWriter, starts: Any, index_count: int) -> Any:
+def _write_bag_of_each_index(write: OnnxBodyWriter, starts: Any, index_count: int) -> Any:
     """Write ONNX nodes that give each of `index_count` indices the last bag that starts at or
     before it; return the bags.
     """
@@ -61,7 +61,7 @@ def _write_bag_of_each_index(write: BodyWriter, starts: Any, index_count: int) -
     return write("Sub", bags, write.constant_integer(1))
 
 
-def _write_bag_reduction(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
+def _write_bag_reduction(write: OnnxBodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
     """Write ONNX nodes for the sum, mean or maximum (by the node's mode) of the rows in each bag;
     return the result.
     """
@@ -91,7 +91,7 @@ def _write_bag_reduction(write: BodyWriter, node: OpaqueNode, rows: Any, indices
     )
 
 
-def _write_histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_histogram(write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for a histogram, the count of numbers in each of several equal bins; return
     [result].
 
@@ -118,7 +118,7 @@ def _write_histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> l
 
 
 def _write_weighted_bincount(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for `bincount` with weights, the sum of weights by number; return [result],
     None without weights.
@@ -130,7 +130,7 @@ def _write_weighted_bincount(
     ]
 
 
-def _write_scatter_sum(write: BodyWriter, indices: Any, amounts: Any, sum_count: int) -> Any:
+def _write_scatter_sum(write: OnnxBodyWriter, indices: Any, amounts: Any, sum_count: int) -> Any:
     """Write ONNX nodes that add each amount at its index; return the `sum_count` sums."""
     empty = write(
         "Expand", write.constant_float_like(0.0, amounts), write.constant_integers(sum_count)

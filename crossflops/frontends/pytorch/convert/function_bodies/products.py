@@ -5,13 +5,13 @@ from typing import Any
 
 from crossflops.frontends.pytorch.convert.function_bodies.writer import (
     Body,
-    BodyWriter,
+    OnnxBodyWriter,
     OpaqueNode,
 )
 
 
 def _write_grouped_product(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for a matrix product in groups, into which one axis is cut; return
     [result], None for other shapes.
@@ -43,7 +43,7 @@ def _write_grouped_product(
     return [write("CastLike", product, x[0])]
 
 
-def _write_group_membership_matrix(write: BodyWriter, offsets: Any, index_count: int) -> Any:
+def _write_group_membership_matrix(write: OnnxBodyWriter, offsets: Any, index_count: int) -> Any:
     """Write ONNX nodes for a boolean matrix [groups, indices], True where an index is in a group;
     return it.
     """
@@ -61,7 +61,9 @@ def _write_group_membership_matrix(write: BodyWriter, offsets: Any, index_count:
     return write("Xor", before, earlier)
 
 
-def _write_int8_matrix_product(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_int8_matrix_product(
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any]:
     """Write the ONNX node for a matrix product of int8 operands, summed in int32; return
     [result].
     """
@@ -69,7 +71,7 @@ def _write_int8_matrix_product(write: BodyWriter, node: OpaqueNode, x: Sequence[
 
 
 def _write_cumulative_product(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for `cumprod`, running products along an axis; return [result], None if the
     dtype changes.

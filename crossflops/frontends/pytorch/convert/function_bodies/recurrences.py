@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from crossflops.frontends.pytorch.convert.function_bodies.writer import (
     Body,
-    BodyWriter,
+    OnnxBodyWriter,
     OpaqueNode,
 )
 
@@ -24,7 +24,9 @@ class _Cell(NamedTuple):
     projection: Any
 
 
-def _write_lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
+def _write_lstm_step(
+    write: OnnxBodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]
+) -> list[Any]:
     """Write ONNX nodes for an LSTM step, c' = f c + i g, h' = W_hr (o tanh(c')); return [h',
     c'].
     """
@@ -40,7 +42,9 @@ def _write_lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[
     return [shown, new]
 
 
-def _write_gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
+def _write_gru_step(
+    write: OnnxBodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]
+) -> list[Any]:
     """Write ONNX nodes for a GRU step, n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n); return
     [h'].
     """
@@ -53,7 +57,7 @@ def _write_gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[A
 
 
 def _write_simple_rnn_step(
-    write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]
+    write: OnnxBodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]
 ) -> list[Any]:
     """Write ONNX nodes for a step of a simple RNN, tanh or relu of input plus state product;
     return [state].
@@ -72,14 +76,16 @@ _STEPS: Mapping[str, tuple[int, Callable[..., list[Any]]]] = {  # states, and wh
 }
 
 
-def _write_input_product(write: BodyWriter, rows: Any, weight: Any, bias: Sequence[Any]) -> Any:
+def _write_input_product(
+    write: OnnxBodyWriter, rows: Any, weight: Any, bias: Sequence[Any]
+) -> Any:
     """Write ONNX nodes for rows @ weight, plus the bias if there is one; return the result."""
     product = write("MatMul", rows, weight)
     return write("Add", product, bias[0]) if bias else product
 
 
 def _write_padded_recurrent_layer(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for a recurrent layer on sequences [T, B, I] of equal length; return its
     results.
@@ -93,7 +99,7 @@ def _write_padded_recurrent_layer(
 
 
 def _write_packed_recurrent_layer(
-    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for a recurrent layer on packed sequences, which are padded, run and packed
     again; return its results.
@@ -114,7 +120,11 @@ def _write_packed_recurrent_layer(
 
 
 def _write_recurrent_layers(
-    write: BodyWriter, node: OpaqueNode, rows: Any, provided: Sequence[Any], is_row_present: Any
+    write: OnnxBodyWriter,
+    node: OpaqueNode,
+    rows: Any,
+    provided: Sequence[Any],
+    is_row_present: Any,
 ) -> list[Any]:
     """Write ONNX nodes for all layers of a recurrent network; return [last output, final states].
 
@@ -146,7 +156,7 @@ def _write_recurrent_layers(
     return [rows, *(write("Concat", *kept, axis=0) for kept in last)]
 
 
-def _write_dropout(write: BodyWriter, rows: Any, probability: float) -> Any:
+def _write_dropout(write: OnnxBodyWriter, rows: Any, probability: float) -> Any:
     """Write the ONNX node for a dropout in training mode with this `probability`; return
     the result.
     """
@@ -156,7 +166,7 @@ def _write_dropout(write: BodyWriter, rows: Any, probability: float) -> Any:
     return write("Dropout", rows, write.constant_float_like(probability, rows), training)
 
 
-def _write_cell_weights(write: BodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
+def _write_cell_weights(write: OnnxBodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
     """Return the weights of a recurrent cell, with its matrices transposed by ONNX nodes."""
     into, again, *rest = weights
     biases = rest[:2] if node.settings["has_biases"] else []
@@ -171,7 +181,7 @@ def _write_cell_weights(write: BodyWriter, node: OpaqueNode, weights: Sequence[A
 
 
 def _write_recurrent_scan(
-    write: BodyWriter,
+    write: OnnxBodyWriter,
     node: OpaqueNode,
     cell: _Cell,
     rows: Any,
@@ -207,7 +217,9 @@ def _write_recurrent_scan(
     )  # fmt: skip
 
 
-def _write_packed_sequences(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_packed_sequences(
+    write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any]:
     """Write ONNX nodes that pack sequences [T, B, ...]; return [rows by step, number of sequences
     in each step].
 

@@ -48,7 +48,7 @@ def _describe_onnx_value(value: Any) -> TensorDescription | None:
     return TensorDescription(tuple(value.shape), value.dtype, used)
 
 
-class BodyWriter:
+class OnnxBodyWriter:
     """A writer that appends nodes to a body. The bodies of loops within it share its names."""
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
@@ -75,9 +75,9 @@ class BodyWriter:
         """Return a new value name, unique in the body."""
         return f"value{next(self._numbers)}"
 
-    def new_loop_body_writer(self) -> "BodyWriter":
+    def new_loop_body_writer(self) -> "OnnxBodyWriter":
         """Return a new writer for the body of a loop within this body."""
-        return BodyWriter(self._numbers)
+        return OnnxBodyWriter(self._numbers)
 
     def constant_integers(self, *numbers: int) -> Any:
         """Append a constant list of integers, such as axes or sizes, and return its value."""
@@ -133,4 +133,4 @@ class BodyWriter:
 
 
 # Writes a node's body with the values of its operands, and returns its results; None without one.
-Body: TypeAlias = Callable[[BodyWriter, OpaqueNode, Sequence[Any]], "list[Any] | None"]
+Body: TypeAlias = Callable[[OnnxBodyWriter, OpaqueNode, Sequence[Any]], "list[Any] | None"]
