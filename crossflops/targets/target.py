@@ -142,11 +142,17 @@ def load_target_function(target: str) -> Callable[..., Any]:
     """Return the function of "file.py:callable" or "package.module:callable", imported or run."""
     index, _, name = target.rpartition(":")
     if not index:
-        raise TargetError(f"{target!r} has no callable after the colon", "write file.py:callable")
+        raise TargetError(
+            f"{target!r} is not a file or a module, a colon and the name of a callable",
+            "write file.py:callable or pkg.module:callable",
+        )
     _add_working_folder_to_path()
     value = _target_attribute(_import_target_module(index), name, target)
     if not callable(value):
-        raise TargetError(f"{target} is a {type(value).__name__}, not a callable", _HINT)
+        raise TargetError(
+            f"{target} is a {type(value).__name__}, not a callable",
+            "write file.py:callable or pkg.module:callable",
+        )
     function: Callable[..., Any] = value
     return function
 
@@ -230,7 +236,9 @@ def _unreadable_target_error(target: str) -> TargetError:
         named = ", ".join(f"{target}:{name}" for name in names[:_NAMED])
         return TargetError(
             f"{target} must be followed by a colon and the name of a callable",
-            f"it defines {named}" if names else "define a function in it that returns the model",
+            f"write one that it defines, such as {named}"
+            if names
+            else "define a function in it that returns the model",
         )
     if path.is_file():
         suffixes = [suffix for frontend in FRONTENDS for suffix in frontend.suffixes]
@@ -299,7 +307,7 @@ def _similar_names_hint(holder: Any, name: str, target: str) -> str:
     ]
     otherwise = f"correct the name after the colon in {target}"
     if 0 < len(own) <= _LISTED:
-        otherwise = f"it has {', '.join(own)}"
+        otherwise = f"write one of its names after the colon: {', '.join(own)}"
     imported = [other for other, value in public.items() if callable(value) and other not in own]
     return nearest_name_hint(name, own, nearest_name_hint(name, imported, otherwise))
 
@@ -556,7 +564,9 @@ _PICKLE_HINT = "give a callable that builds the model: file.py:callable"
 def load_pickle_file(path: Path, allowed: bool) -> Any:
     """Return the model in a pickle file, if `allowed`. Raises TargetError."""
     if not path.is_file():
-        raise TargetError(f"file {path} does not exist", _PICKLE_HINT)
+        raise TargetError(
+            f"file {path} does not exist", f"give the path of the saved model, or {_PICKLE_HINT}"
+        )
     reject_pointer_or_web_page(path)
     if not allowed:
         raise TargetError(

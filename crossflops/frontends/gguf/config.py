@@ -24,7 +24,7 @@ def find_architecture(file: GgufFile) -> GgufArchitecture:
         known = ", ".join(ARCHITECTURES)
         raise TargetError(
             f"{file.path} has the architecture {name!r}, which crossflops does not know",
-            f"{_ELSEWHERE}; architectures of files that it knows: {known}",
+            f"{_ELSEWHERE}; known architectures: {known}",
         )
     architecture = ARCHITECTURES[name]
     return (
@@ -112,8 +112,8 @@ def _set_rotated_share(
     values = _metadata_value(file, "attention.value_length")
     if values is not None and values != size:
         raise TargetError(
-            f"{file.path} has values of {values} and keys of {size} in a head, which configs of "
-            "this architecture do not have",
+            f"{file.path} has {values} elements for each value and {size} for each key of a head, "
+            "which configs of this architecture do not have",
             _ELSEWHERE,
         )
     rotated = _metadata_value(file, "rope.dimension_count")
@@ -123,8 +123,8 @@ def _set_rotated_share(
         return
     if not architecture.partly_rotated:
         raise TargetError(
-            f"{file.path} rotates {rotated} of the {size} elements of a head, which configs of "
-            "this architecture do not have",
+            f"{file.path} has rotary embeddings of {rotated} of the {size} elements of a head, "
+            "which configs of this architecture do not have",
             _ELSEWHERE,
         )
     content["partial_rotary_factor"] = rotated / size

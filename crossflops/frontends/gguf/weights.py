@@ -108,11 +108,10 @@ def _check_shape(
         is_same = bool(shapes) and stored_shape in (shape, shape[::-1])
     if not is_same:
         sizes = ["x".join(map(str, part_shape)) for part_shape in (shape, stored_shape)]
-        raise TargetError(
-            f"{file.path} stores {parameter} as {sizes[1] or 'no tensor'}, but its metadata "
-            f"describe {sizes[0]}",
-            _REPORT,
+        stores = (
+            f"stores {parameter} as {sizes[1]}" if shapes else f"has no tensor for {parameter}"
         )
+        raise TargetError(f"{file.path} {stores}, but its metadata describe {sizes[0]}", _REPORT)
     if len({tensor.dtype for tensor in parts}) > 1:
         types = " and ".join(tensor.dtype for tensor in parts)
         raise TargetError(

@@ -139,7 +139,7 @@ def _parse_xml(path: Path) -> _Element:
 
     def refuse_document_type(*_row: Any) -> None:
         raise TargetError(
-            f"{path} declares a document type, which no model of OpenVINO has", _AGAIN
+            f"{path} contains <!DOCTYPE>, which a model of OpenVINO never has", _AGAIN
         )
 
     parser = expat.ParserCreate()
@@ -152,7 +152,9 @@ def _parse_xml(path: Path) -> _Element:
     except expat.ExpatError as error:
         raise TargetError(f"{path} is not valid XML: {error}", _AGAIN) from error
     except OSError as error:
-        raise TargetError(f"cannot read {path}: {error.strerror}", "check the file") from error
+        raise TargetError(
+            f"cannot read {path}: {error.strerror}", "give the path of a readable .xml file"
+        ) from error
     return stack[0].children[0]
 
 

@@ -75,7 +75,12 @@ def check_tflite_inputs(file: TfliteFile, specs: Sequence[TensorSpec]) -> None:
         position = int(spec.name) if spec.name.isdecimal() and spec.name not in known else -1
         name = list(known)[position] if 0 <= position < len(known) else spec.name
         if name not in known:
-            raise InputError(f"the file has no input {spec.name!r}", f"inputs: {', '.join(known)}")
+            raise InputError(
+                f"the file has no input {spec.name!r}",
+                f"its inputs are: {', '.join(known)}"
+                if known
+                else "leave out --input: the file has no inputs",
+            )
         if spec.shape != known[name].shape:
             fixed = shape_text(known[name].shape)
             raise InputError(
@@ -103,7 +108,8 @@ def _subgraph_as_graph(
     """Return a subgraph as a graph, with the modules of its nodes."""
     if depth > _MOST_NESTED or not 0 <= index < len(model.subgraphs):
         raise InputError(
-            f"subgraph number {index} is missing in the file, or calls itself",
+            f"subgraph number {index} is missing in the file, calls itself, or is nested deeper "
+            f"than {_MOST_NESTED} subgraphs",
             "the file is damaged: convert the model again",
         )
     subgraph = with_inferred_sizes(model.subgraphs[index])

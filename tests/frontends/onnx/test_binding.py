@@ -64,7 +64,7 @@ def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
         ({"specs": [given("z", 1)]}, "no input 'z'", "x, ids, w"),
         (
             {"specs": [given("7", 1)]},
-            "--input gives a shape for input number 8, but the model has only 3",
+            "--input gives a shape for input number 8, but the number of inputs of the model is 3",
             "x, ids, w",
         ),
         ({"specs": [given("0", 1, 1, 8), given("x", 2, 1, 8)]}, "'x' is given twice", "x, ids, w"),
