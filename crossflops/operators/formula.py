@@ -318,7 +318,7 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_count, pair)):
             raise _formula_error(
                 formula,
-                f"has a function bytes= that returns {_short_text(pair)}, not two numbers of bytes",
+                f"has a function bytes= that returns {_short_text(pair)}, not two numbers",
                 "return a tuple of two whole numbers of at least 0: (bytes read, bytes written)",
             )
         return pair[0], pair[1]
@@ -662,7 +662,8 @@ def _check_formula_options(formula: Formula) -> None:
         raise _formula_error(
             formula,
             f"has backward={formula.backward!r}, which is not a function",
-            'give backward= a function of the call and of the set of its trained operands, or "none"',
+            "give backward= a function of the call and of the names of its trained operands, or "
+            '"none"',
         )
     if formula.module and formula.pattern is not None:
         raise _formula_error(

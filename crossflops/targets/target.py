@@ -42,6 +42,7 @@ from crossflops.load import reject_pointer_or_web_page
 from crossflops.threads import counting_one_at_a_time
 
 _HINT = "write pkg.module:callable or path/file.py:callable; the callable returns the model"
+_CALLABLE = "write file.py:callable or pkg.module:callable"
 _RELATIVE = "attempted relative import"
 _NAMED = 5  # callables of a file that a hint names
 _BARE = r"[A-Za-z][\w-]*"
@@ -144,14 +145,14 @@ def load_target_function(target: str) -> Callable[..., Any]:
     if not index:
         raise TargetError(
             f"{target!r} is not a file or a module, a colon and the name of a callable",
-            "write file.py:callable or pkg.module:callable",
+            _CALLABLE,
         )
     _add_working_folder_to_path()
-    value = _target_attribute(_import_target_module(index), name, target)
+    value = _target_attribute(_import_target_module(index, _CALLABLE), name, target)
     if not callable(value):
         raise TargetError(
             f"{target} is a {type(value).__name__}, not a callable",
-            "write file.py:callable or pkg.module:callable",
+            _CALLABLE,
         )
     function: Callable[..., Any] = value
     return function
@@ -264,10 +265,10 @@ def _library_install_hint(target: str) -> str:
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 
 
-def _import_target_module(location: str) -> ModuleType:
+def _import_target_module(location: str, hint: str = _HINT) -> ModuleType:
     """Return the module of a target, imported or run from a file. Raises TargetError."""
     if location.endswith(".py"):
-        return run_python_file(Path(location), _HINT)
+        return run_python_file(Path(location), hint)
     try:
         return load_with_retry(lambda: importlib.import_module(location))
     except ModuleNotFoundError as error:
@@ -276,7 +277,7 @@ def _import_target_module(location: str) -> ModuleType:
             raise extra from error
         if location == missing or location.startswith(f"{missing}."):
             raise TargetError(
-                f"module {missing} is not installed", f"install it, or {_HINT}"
+                f"module {missing} is not installed", f"install it, or {hint}"
             ) from error
         raise TargetError(
             f"{location} needs the package {missing}", f"pip install {missing}"

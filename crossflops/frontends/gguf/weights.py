@@ -108,10 +108,12 @@ def _check_shape(
         is_same = bool(shapes) and stored_shape in (shape, shape[::-1])
     if not is_same:
         sizes = ["x".join(map(str, part_shape)) for part_shape in (shape, stored_shape)]
-        stores = (
-            f"stores {parameter} as {sizes[1]}" if shapes else f"has no tensor for {parameter}"
+        raise TargetError(
+            f"{file.path} stores {parameter} as {sizes[1]}, but its metadata describe {sizes[0]}"
+            if shapes
+            else f"{file.path} has no tensor for {parameter}, which its metadata describe",
+            _REPORT,
         )
-        raise TargetError(f"{file.path} {stores}, but its metadata describe {sizes[0]}", _REPORT)
     if len({tensor.dtype for tensor in parts}) > 1:
         types = " and ".join(tensor.dtype for tensor in parts)
         raise TargetError(

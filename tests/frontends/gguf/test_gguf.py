@@ -217,13 +217,13 @@ def test_decoding_reads_the_bytes_of_the_file(tmp_path: Path) -> None:
             "llama",
             {**PLAIN, "rope.dimension_count": 8},
             {},
-            "rotary embeddings of 8 of the 16 elements",
+            "embeddings of 8 of the 16",
         ),
         (
             "llama",
             {**PLAIN, "attention.value_length": 8},
             {},
-            "8 elements for each value and 16 for each key",
+            "8 elements for each value",
         ),
     ],
 )
