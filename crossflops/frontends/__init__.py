@@ -305,7 +305,7 @@ def _value_type_name(value: Any) -> str:
     return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_in_words(names: Sequence[str]) -> str:
     """Return the names as a list in words: "A, B and C"."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
@@ -320,8 +320,8 @@ def with_control(source: Source, control: Control) -> Source:
         kinds = sorted(kind for known in FRONTENDS if known.has_control for kind in known.models)
         files = [known.title for known in FRONTENDS if known.has_control and not known.models]
         raise InputError(
-            f"--trips and --branch can be used only with files of {_listed(files)}, and models of "
-            f"{_listed(kinds)}",
+            "--trips and --branch can be used only with files of "
+            f"{_list_in_words(files)}, and models of {_list_in_words(kinds)}",
             "leave out --trips and --branch",
         )
     return msgspec.structs.replace(source, control=control)

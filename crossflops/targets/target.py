@@ -144,8 +144,8 @@ def load_target_function(target: str) -> Callable[..., Any]:
     index, _, name = target.rpartition(":")
     if not index:
         raise TargetError(
-            f"{target!r} is not a file or a module, a colon and the name of a callable",
-            _CALLABLE,
+            f"{target!r} is not of the form file.py:callable or pkg.module:callable",
+            "write the file or the module, a colon, and the name of the callable",
         )
     _add_working_folder_to_path()
     value = _target_attribute(_import_target_module(index, _CALLABLE), name, target)

@@ -45,11 +45,15 @@ def input_rows_spec(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
         return one_row_spec(trees)
     shape = tuple(map(int, shapes[0] or ()))
     if len(shapes) > 1 or len(shape) != 2 or shape[1] != trees.features:
-        shown = f"of the shape {'x'.join(map(str, shape))}" if shape else "a scalar"
-        if len(shapes) > 1:
-            shown = f"{len(shapes)} arrays"
+        shown = (
+            f"is {len(shapes)} arrays"
+            if len(shapes) > 1
+            else f"has the shape {'x'.join(map(str, shape))}"
+            if shape
+            else "is a scalar"
+        )
         raise InputError(
-            f"the model was fitted on {trees.features} features, but the input is {shown}",
+            f"the model was fitted on {trees.features} features, but the input {shown}",
             f"give one input of rows with {trees.features} features, such as "
             f"--input 1x{trees.features}",
         )

@@ -93,9 +93,10 @@ def read_ir_model(path: Path) -> IrNet:
     """Return the content of an OpenVINO IR file. Raises TargetError."""
     reject_pointer_or_web_page(path)
     root = _parse_xml(path)
-    if root.tag != "net":
+    root_name = root.tag
+    if root_name != "net":
         raise TargetError(
-            f"{path} is not a model of OpenVINO: its root is <{root.tag}>, not <net>", _AGAIN
+            f"{path} is not a model of OpenVINO: its root is <{root_name}>, not <net>", _AGAIN
         )
     version = root.attribute("version")
     if not version.isdecimal() or not _OLDEST <= int(version) <= _NEWEST:

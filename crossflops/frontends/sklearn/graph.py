@@ -42,7 +42,7 @@ def _check_estimator_inputs(
     if len(provided) == 1 and wide is not None:
         dims = provided[0].shape or ()
         if len(dims) != 2 or dims[1] != wide:
-            shown = f"of the shape {'x'.join(map(str, dims))}" if dims else "a scalar"
+            shown = f"has the shape {'x'.join(map(str, dims))}" if dims else "is a scalar"
             raise InputError(
-                f"the model was fitted on {wide} features, but the input is {shown}", hint
+                f"the model was fitted on {wide} features, but the input {shown}", hint
             )

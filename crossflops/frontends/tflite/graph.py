@@ -103,16 +103,16 @@ def _warn_of_open_sizes(file: TfliteFile, model: TfliteModel, index: int) -> Non
 
 
 def _subgraph_as_graph(
-    model: TfliteModel, index: int, name: str, control: Control, prefix: str, depth: int
+    model: TfliteModel, subgraph_index: int, name: str, control: Control, prefix: str, depth: int
 ) -> _ConvertedSubgraph:
     """Return a subgraph as a graph, with the modules of its nodes."""
-    if depth > _MOST_NESTED or not 0 <= index < len(model.subgraphs):
+    if depth > _MOST_NESTED or not 0 <= subgraph_index < len(model.subgraphs):
         raise InputError(
-            f"subgraph number {index} is missing in the file, calls itself, or is nested deeper "
+            f"subgraph number {subgraph_index} is missing in the file, calls itself, or is nested deeper "
             f"than {_MOST_NESTED} subgraphs",
             "the file is damaged: convert the model again",
         )
-    subgraph = with_inferred_sizes(model.subgraphs[index])
+    subgraph = with_inferred_sizes(model.subgraphs[subgraph_index])
     writer = TfliteNodeWriter(subgraph, prefix)
     for number, operator in enumerate(subgraph.operators):
         if all(subgraph.tensors[at].values is not None for at in operator.outputs):

@@ -112,7 +112,7 @@ def test_parameters_are_thresholds_and_leaves() -> None:
 
 def test_rows_of_another_width_are_refused() -> None:
     """The file says how many features it has."""
-    with pytest.raises(InputError, match="but the input is of the shape 1x5"):
+    with pytest.raises(InputError, match="but the input has the shape 1x5"):
         crossflops.count(str(FILES / "binary.json"), ["1x5"])
 
 

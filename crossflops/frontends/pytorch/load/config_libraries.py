@@ -84,15 +84,16 @@ class Diffusers(Library):
         """Build the model of a config; of a UNet with text, return the usual input too."""
         library = importlib.import_module("diffusers")
         content = _read_diffusers_config(Path(name).expanduser(), name)
-        if "_class_name" not in content:
+        class_name = content.get("_class_name")
+        if class_name is None:
             raise TargetError(
                 f"the config.json of {name} names no class of diffusers: _class_name is missing",
                 "give the folder of a model that was saved with save_pretrained of diffusers",
             )
-        kind = getattr(library, str(content["_class_name"]), None)
+        kind = getattr(library, str(class_name), None)
         if kind is None or not hasattr(kind, "from_config"):
             raise TargetError(
-                f"the installed diffusers has no model {content['_class_name']!r}",
+                f"the installed diffusers has no model {class_name!r}",
                 "update diffusers, or give the folder of another model",
             )
         model = kind.from_config({**content, **arguments}).eval()

@@ -54,10 +54,12 @@ def graph_as_function(
     return run_graph
 
 
-def _graph_inputs_error(requested: list[str], given: int) -> InputError:
-    """Return the error for `given` inputs that are not those of the graph."""
+def _graph_inputs_error(requested: list[str], provided_count: int) -> InputError:
+    """Return the error for `provided_count` inputs that are not those of the graph."""
     if not requested:
-        return InputError(f"the graph has no inputs, but {given} were given", "leave out --input")
+        return InputError(
+            f"the graph has no inputs, but {provided_count} were given", "leave out --input"
+        )
     options = " ".join(f"--input {name}=SHAPE" for name in requested)
     return InputError(
         f"the graph has the inputs {', '.join(requested)}, but other inputs were given",
