@@ -108,8 +108,8 @@ def _subgraph_as_graph(
     """Return a subgraph as a graph, with the modules of its nodes."""
     if depth > _MOST_NESTED or not 0 <= subgraph_index < len(model.subgraphs):
         raise InputError(
-            f"subgraph number {subgraph_index} is missing in the file, calls itself, or is nested deeper "
-            f"than {_MOST_NESTED} subgraphs",
+            f"subgraph number {subgraph_index} is missing in the file, calls itself, or is nested "
+            f"deeper than {_MOST_NESTED} subgraphs",
             "the file is damaged: convert the model again",
         )
     subgraph = with_inferred_sizes(model.subgraphs[subgraph_index])
