@@ -204,7 +204,7 @@ def _input_options_hint(tensors: Mapping[str, Any]) -> str:
         return "leave out --input: the model has no inputs"
     options = []
     for name, tensor in tensors.items():
-        shape = getattr(tensor, "shape", None)  # a list of inputs has none
+        shape: Any = getattr(tensor, "shape", None)  # a list of inputs has none
         known = shape is not None and getattr(shape, "rank", 0) is not None
         sizes = "x".join(str(size or 1) for size in shape) or "scalar" if known else "SHAPE"
         stored = getattr(tensor, "dtype", "float32")
