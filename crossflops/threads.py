@@ -68,9 +68,10 @@ def counting_one_at_a_time() -> Iterator[None]:
     """
     if _PROCESS.is_patched:
         raise CrossflopsError(
-            "this process was forked while another thread was counting a model for more than "
-            f"{_FORK_WAITS:g} s",
-            'fork before or after the count, or start processes with "spawn"',
+            "this process was forked while another thread of its parent was counting a model; "
+            f"the fork waited {_FORK_WAITS:g} s for the end of that count",
+            "fork before or after the count, or start the process with "
+            'multiprocessing.get_context("spawn")',
         )
     with _PROCESS.turn:
         yield

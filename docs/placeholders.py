@@ -3,7 +3,14 @@
 import ast
 
 # Functions that are not followed, and variables: a word says more than their texts.
-OPAQUE_NAMES = {"where": "place"}
+OPAQUE_NAMES = {
+    "class_name": "name of the class",
+    "head_size": "number",
+    "position": "number",
+    "provided_count": "number",
+    "root_name": "name of the element",
+    "where": "place",
+}
 OPAQUE = {
     "brief_error_text": "text of the error",
     "error_location": "place in the code",
@@ -137,6 +144,7 @@ _WORDS = {
     "labels": "names of devices",
     "last": "number",
     "lines": "list of errors",
+    "list_in_words": "frameworks",
     "location": "module or file",
     "match": "text",
     "matrices": "number",

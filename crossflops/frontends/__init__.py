@@ -305,6 +305,11 @@ def _value_type_name(value: Any) -> str:
     return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
 
 
+def _list_in_words(names: Sequence[str]) -> str:
+    """Return the names as a list in words: "A, B and C"."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 def with_control(source: Source, control: Control) -> Source:
     """Return a copy of the source with the choices for its loops and branches.
 
@@ -313,8 +318,12 @@ def with_control(source: Source, control: Control) -> Source:
     frontend = frontend_of(source.model)
     if control and (frontend is None or not frontend.has_control):
         kinds = sorted(kind for known in FRONTENDS if known.has_control for kind in known.models)
-        offered = f"ONNX files and models of {', '.join(kinds[:-1])} and {kinds[-1]}"
-        raise InputError(f"--trips and --branch can be used only with {offered}", "leave them out")
+        files = [known.title for known in FRONTENDS if known.has_control and not known.models]
+        raise InputError(
+            "--trips and --branch can be used only with files of "
+            f"{_list_in_words(files)}, and models of {_list_in_words(kinds)}",
+            "leave out --trips and --branch",
+        )
     return msgspec.structs.replace(source, control=control)
 
 

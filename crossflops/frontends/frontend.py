@@ -646,7 +646,7 @@ class Frontend(Protocol):
             InputError: The framework runs no model by itself.
         """
         raise InputError(
-            f"--runtime cannot be used: {self.title} cannot run a model", "leave out --runtime"
+            f"--runtime does not support models of {self.title}", "leave out --runtime"
         )
 
     # What becomes of a file: operators of the framework as functions, and a run to compare with.

@@ -53,7 +53,10 @@ def _symbolic_inputs(model: Any, requested: Any) -> dict[str, Any]:
 def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
     """Return a hint with an `--input` option for each of these tensors."""
     shapes = {
-        name: "x".join(str(size or 1) for size in tensor.shape) for name, tensor in tensors.items()
+        name: "x".join(str(size or 1) for size in tensor.shape) or "scalar"
+        if getattr(tensor, "shape", None) is not None  # a list of inputs has none
+        else "SHAPE"
+        for name, tensor in tensors.items()
     }
     options = " ".join(f"--input {name}={shape}" for name, shape in shapes.items())
     return f"give one --input for each of these inputs: {options}"

@@ -91,7 +91,7 @@ def make_library_model(
             "check the name of the model, and the arguments of --arg"
             if not (known := library.model_names())
             else "check the arguments of --arg, --batch, --seq and --image-size"
-            if name in known
+            if name.partition(".")[0] in known
             else nearest_name_hint(name, known, f"{library.package} has no model of this name"),
         ) from error
     strays = [SIZES[size] for size in sizes if size not in named.sizes]

@@ -274,7 +274,8 @@ def _parse_optimizer_option(pair: str, value: str) -> float:
         number = -1.0
     if not 0 <= number <= 1e30:
         raise InputError(
-            f"an option of an optimizer must be NAME=NUMBER, got {pair!r}",
+            "an option of an optimizer must be NAME=NUMBER with a number from 0 to 1e30, got "
+            f"{pair!r}",
             "write, for example, weight_decay=0.1",
         )
     return number

@@ -305,8 +305,8 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
         if doubt not in DOUBTS:
             raise _formula_error(
                 formula,
-                f"returns {doubt!r} as its doubt, which is not a known value",
-                f"return one of {DOUBTS}",
+                f"has a function doubt= that returns {doubt!r}",
+                f"return one of {_quote_values(DOUBTS)}",
             )
         judged: Exactness = doubt
         return judged
@@ -322,8 +322,8 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
         ):
             raise _formula_error(
                 formula,
-                f"returns {_short_text(pair)} as its bytes, which are not two counts",
-                "return two whole numbers of at least 0: bytes read and bytes written",
+                f"has a function bytes= that returns {_short_text(pair)}, not two numbers",
+                "return a tuple of two whole numbers of at least 0: (bytes read, bytes written)",
             )
         return pair[0], pair[1]
 
@@ -641,25 +641,33 @@ def _valid_class_name(module: str | None, origin: FormulaOrigin, name: str) -> s
     return module
 
 
+def _quote_values(values: Iterable[str]) -> str:
+    """Return the values in quotes, for a message."""
+    return ", ".join(f'"{value}"' for value in values)
+
+
 def _check_formula_options(formula: Formula) -> None:
     """Raise FormulaError if the options of a formula are not valid."""
     if not callable(formula.doubt) and formula.doubt not in DOUBTS:
         raise _formula_error(
             formula,
-            f"has doubt={formula.doubt!r}, which is not a known value",
-            f"write one of {DOUBTS}, or a function",
+            f"has doubt={formula.doubt!r}, which does not say how exact its cost is",
+            f"give doubt= one of {_quote_values(DOUBTS)}, or a function of the call that returns "
+            "one of them",
         )
     if not callable(formula.bytes) and formula.bytes not in TRAFFIC:
         raise _formula_error(
             formula,
-            f"has bytes={formula.bytes!r}, which is not a known value",
-            f"write one of {TRAFFIC}, or a function",
+            f"has bytes={formula.bytes!r}, which is not a known way to move tensors",
+            f"give bytes= one of {_quote_values(TRAFFIC)}, or a function of the call that returns "
+            "(bytes read, bytes written)",
         )
     if not callable(formula.backward) and formula.backward not in ("", "none"):
         raise _formula_error(
             formula,
             f"has backward={formula.backward!r}, which is not a function",
-            'write the name of a function, or "none"',
+            "give backward= a function of the call and of the names of its trained operands, or "
+            '"none"',
         )
     if formula.module and formula.pattern is not None:
         raise _formula_error(
@@ -671,7 +679,8 @@ def _check_formula_options(formula: Formula) -> None:
         raise _formula_error(
             formula,
             "has shapes=, but no reference=",
-            "add reference=, a function in plain PyTorch",
+            "add reference=, a function in plain PyTorch that computes the same, or leave out "
+            "shapes=",
         )
 
 

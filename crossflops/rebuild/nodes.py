@@ -58,7 +58,7 @@ def reject_unbuildable_nodes(model: Any, target: str) -> None:
             message = f"{name} has subgraphs, which cannot be rebuilt as a {target}"
             raise NormalizeError(message, READ_IT)
         if any(word in node.op_type for word in _QUANTIZED):
-            message = f"{name} is quantized, and tools do not count quantized layers"
+            message = f"{name} is quantized, and a quantized layer cannot be rebuilt as a {target}"
             raise NormalizeError(message, f"give the file before quantization; {READ_IT}")
 
 

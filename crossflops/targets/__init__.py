@@ -65,9 +65,13 @@ def load_target_source(
                 "give --dim NAME=N or --input",
             )
         if arguments or inputs_file is not None:
-            flag = "--arg" if arguments else "--inputs"
+            if arguments:
+                raise InputError(
+                    "--arg cannot be used with an ONNX file, which is not a callable",
+                    "leave out --arg",
+                )
             raise InputError(
-                f"{flag} cannot be used with an ONNX file, which is counted from shapes alone",
+                "--inputs cannot be used with an ONNX file, which is counted from shapes alone",
                 "give --input NAME=SHAPE",
             )
         file = OnnxFile(path=target, specs=tuple(specs), dims=dims or {}, control=control)

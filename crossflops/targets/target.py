@@ -42,6 +42,7 @@ from crossflops.load import reject_pointer_or_web_page
 from crossflops.threads import counting_one_at_a_time
 
 _HINT = "write pkg.module:callable or path/file.py:callable; the callable returns the model"
+_CALLABLE = "write file.py:callable or pkg.module:callable"
 _RELATIVE = "attempted relative import"
 _NAMED = 5  # callables of a file that a hint names
 _BARE = r"[A-Za-z][\w-]*"
@@ -142,11 +143,17 @@ def load_target_function(target: str) -> Callable[..., Any]:
     """Return the function of "file.py:callable" or "package.module:callable", imported or run."""
     index, _, name = target.rpartition(":")
     if not index:
-        raise TargetError(f"{target!r} has no callable after the colon", "write file.py:callable")
+        raise TargetError(
+            f"{target!r} is not of the form file.py:callable or pkg.module:callable",
+            "write the file or the module, a colon, and the name of the callable",
+        )
     _add_working_folder_to_path()
-    value = _target_attribute(_import_target_module(index), name, target)
+    value = _target_attribute(_import_target_module(index, _CALLABLE), name, target)
     if not callable(value):
-        raise TargetError(f"{target} is a {type(value).__name__}, not a callable", _HINT)
+        raise TargetError(
+            f"{target} is a {type(value).__name__}, not a callable",
+            _CALLABLE,
+        )
     function: Callable[..., Any] = value
     return function
 
@@ -230,7 +237,9 @@ def _unreadable_target_error(target: str) -> TargetError:
         named = ", ".join(f"{target}:{name}" for name in names[:_NAMED])
         return TargetError(
             f"{target} must be followed by a colon and the name of a callable",
-            f"it defines {named}" if names else "define a function in it that returns the model",
+            f"write one that it defines, such as {named}"
+            if names
+            else "define a function in it that returns the model",
         )
     if path.is_file():
         suffixes = [suffix for frontend in FRONTENDS for suffix in frontend.suffixes]
@@ -256,10 +265,10 @@ def _library_install_hint(target: str) -> str:
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 
 
-def _import_target_module(location: str) -> ModuleType:
+def _import_target_module(location: str, hint: str = _HINT) -> ModuleType:
     """Return the module of a target, imported or run from a file. Raises TargetError."""
     if location.endswith(".py"):
-        return run_python_file(Path(location), _HINT)
+        return run_python_file(Path(location), hint)
     try:
         return load_with_retry(lambda: importlib.import_module(location))
     except ModuleNotFoundError as error:
@@ -268,7 +277,7 @@ def _import_target_module(location: str) -> ModuleType:
             raise extra from error
         if location == missing or location.startswith(f"{missing}."):
             raise TargetError(
-                f"module {missing} is not installed", f"install it, or {_HINT}"
+                f"module {missing} is not installed", f"install it, or {hint}"
             ) from error
         raise TargetError(
             f"{location} needs the package {missing}", f"pip install {missing}"
@@ -299,7 +308,7 @@ def _similar_names_hint(holder: Any, name: str, target: str) -> str:
     ]
     otherwise = f"correct the name after the colon in {target}"
     if 0 < len(own) <= _LISTED:
-        otherwise = f"it has {', '.join(own)}"
+        otherwise = f"write one of its names after the colon: {', '.join(own)}"
     imported = [other for other, value in public.items() if callable(value) and other not in own]
     return nearest_name_hint(name, own, nearest_name_hint(name, imported, otherwise))
 
@@ -556,7 +565,9 @@ _PICKLE_HINT = "give a callable that builds the model: file.py:callable"
 def load_pickle_file(path: Path, allowed: bool) -> Any:
     """Return the model in a pickle file, if `allowed`. Raises TargetError."""
     if not path.is_file():
-        raise TargetError(f"file {path} does not exist", _PICKLE_HINT)
+        raise TargetError(
+            f"file {path} does not exist", f"give the path of the saved model, or {_PICKLE_HINT}"
+        )
     reject_pointer_or_web_page(path)
     if not allowed:
         raise TargetError(

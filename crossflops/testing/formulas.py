@@ -167,8 +167,9 @@ def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
     for factor in axis.split("*"):
         if not factor.isdecimal() and factor not in sizes:
             raise FormulaError(
-                f"{formula.place} has an axis {axis!r} that is not a size",
-                'write shapes as "b t 2*d"',
+                f"{formula.place} has the axis {axis!r} in shapes=, but the size {factor!r} is "
+                "unknown",
+                'write sizes as letters and numbers with * between them, such as "b t 2*d"',
             )
         size *= int(factor) if factor.isdecimal() else sizes[factor]
     return size

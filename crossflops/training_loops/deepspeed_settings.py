@@ -63,6 +63,9 @@ def _read_deepspeed_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "give a JSON file") from error
+        raise InputError(
+            f"cannot read the DeepSpeed configuration {path}: {error.strerror}",
+            "give the path of a readable DeepSpeed configuration, such as ds_config.json",
+        ) from error
     except ValueError as error:
         raise InputError(f"{path} is not valid JSON: {error}", _HINT) from error

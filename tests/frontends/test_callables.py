@@ -101,7 +101,7 @@ def test_a_file_without_a_callable_names_those_that_it_has(file):
     path = file("raise SystemExit\nclass Net: pass\ndef make(): pass\ndef _own(): pass\nx = 1")
     message, hint = refused(path)
     assert message == "models.py must be followed by a colon and the name of a callable"
-    assert hint == f"it defines {path}:Net, {path}:make"
+    assert hint == f"write one that it defines, such as {path}:Net, {path}:make"
 
 
 @pytest.mark.parametrize("code", ["x = 1", "def broken("])

@@ -439,3 +439,20 @@ def test_windows_of_a_config_are_left_out_with_the_causal_mask(target, more, pai
     square = 2 * TOKENS * TOKENS
     (whole,), (left,) = full.efficiency, half.efficiency
     assert whole.work - left.work == 2 * _OF_A_PAIR * (square - sum(pairs))
+
+
+def test_a_model_that_only_generates(target):
+    """Bark generates in three models, and has no forward: one of their configs can be counted."""
+    with pytest.raises(TargetError, match=r"BarkModel has generate\(\), but no forward") as caught:
+        built(target({"model_type": "bark"}))
+    assert caught.value.hint == (
+        'count one part: copy "semantic_config" from its config.json into a new file, add '
+        '"architectures": [CLASS], and give hf:FILE'
+    )
+
+
+def test_a_config_without_a_type(target):
+    """The key that is missing is named, and None is not a type."""
+    with pytest.raises(TargetError, match="has no model_type") as caught:
+        built(target({"hidden_size": 8}))
+    assert "model_type" in caught.value.hint

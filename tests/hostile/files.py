@@ -139,7 +139,7 @@ CONV = (("Conv", "x x", "y", ("strides", [0, 0])), ("Conv", "x x", "z", ("group"
 FILES = {
     "doubling functions": (doubling(27), None),
     "functions in a long chain": (chained(5000), "deeper than 32"),
-    "functions in ever new shapes": (branching(13), "different ways"),
+    "functions in ever new shapes": (branching(13), "different combinations"),
     "a function that calls itself": (
         parsed(
             f"g (float[4] x) => (y) {{ y = local.F (x) }} {LOCAL} F (a) => (b) "

@@ -55,7 +55,7 @@ def test_what_is_wrong_is_refused(wrong):
 
 def test_no_file_and_no_json(tmp_path):
     """In one sentence each."""
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="cannot read the DeepSpeed configuration"):
         read_flops_profiler_settings(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InputError, match="is not valid JSON"):

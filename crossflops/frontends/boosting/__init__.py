@@ -91,8 +91,9 @@ class Boosting(Frontend):
         trees = read_boosted_trees(model)
         if provided.file is not None:
             raise InputError(
-                "a model of trees is counted only by the shape of its rows, not by values",
-                f"give --input 1x{trees.features}",
+                "a model of trees is counted from the shape of its rows, but a file of values is "
+                "given with --inputs",
+                f"leave out --inputs, or give the shape instead: --input 1x{trees.features}",
             )
         return Source(model, (input_rows_spec(trees, provided),), {})
 

@@ -45,10 +45,17 @@ def input_rows_spec(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
         return one_row_spec(trees)
     shape = tuple(map(int, shapes[0] or ()))
     if len(shapes) > 1 or len(shape) != 2 or shape[1] != trees.features:
-        shown = "x".join(map(str, shape)) or "scalar"
+        shown = (
+            f"is {len(shapes)} arrays"
+            if len(shapes) > 1
+            else f"has the shape {'x'.join(map(str, shape))}"
+            if shape
+            else "is a scalar"
+        )
         raise InputError(
-            f"the model was fitted on {trees.features} features, not on {shown}",
-            f"give --input 1x{trees.features}, or more rows",
+            f"the model was fitted on {trees.features} features, but the input {shown}",
+            f"give one input of rows with {trees.features} features, such as "
+            f"--input 1x{trees.features}",
         )
     return TensorSpec("X", "float32", shape, "input")
 

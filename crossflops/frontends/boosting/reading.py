@@ -16,7 +16,9 @@ from crossflops.frontends.boosting.ubjson import read_ubjson
 from crossflops.frontends.boosting.xgboost import xgboost_trees
 from crossflops.load import reject_pointer_or_web_page
 
-_SAVE = "save it again with save_model of XGBoost, LightGBM or CatBoost"
+_SAVE = (
+    "save it again with save_model: XGBoost as .json or .ubj, LightGBM as .txt, CatBoost as .cbm"
+)
 _FIT = "call .fit(X, y) on the model before it is counted"
 
 
@@ -108,7 +110,10 @@ def read_model_trees(model: Any) -> BoostedTrees:
         names = (kind.__module__.partition(".")[0] for kind in type(model).__mro__)
         if library in sys.modules and library in names:
             return read(model, name)
-    raise InputError(f"{name} is no model of trees", _FIT)
+    raise InputError(
+        f"{name} is not a model of XGBoost, LightGBM or CatBoost",
+        "give a fitted model of one of these libraries",
+    )
 
 
 def _not_fitted_error(name: str, error: Exception) -> InputError:

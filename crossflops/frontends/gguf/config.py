@@ -24,7 +24,7 @@ def find_architecture(file: GgufFile) -> GgufArchitecture:
         known = ", ".join(ARCHITECTURES)
         raise TargetError(
             f"{file.path} has the architecture {name!r}, which crossflops does not know",
-            f"{_ELSEWHERE}; architectures of files that it knows: {known}",
+            f"{_ELSEWHERE}; known architectures: {known}",
         )
     architecture = ARCHITECTURES[name]
     return (
@@ -108,23 +108,23 @@ def _set_rotated_share(
 ) -> None:
     """Set the share of a head that is rotated. Raises TargetError where the config has none."""
     heads = content[architecture.keys["attention.head_count"]]
-    size = content.get("head_dim") or content[architecture.keys["embedding_length"]] // heads
+    head_size = content.get("head_dim") or content[architecture.keys["embedding_length"]] // heads
     values = _metadata_value(file, "attention.value_length")
-    if values is not None and values != size:
+    if values is not None and values != head_size:
         raise TargetError(
-            f"{file.path} has values of {values} and keys of {size} in a head, which configs of "
-            "this architecture do not have",
+            f"{file.path} has {values} elements for each value and {head_size} for each key of a "
+            "head, which configs of this architecture do not have",
             _ELSEWHERE,
         )
     rotated = _metadata_value(file, "rope.dimension_count")
-    if rotated is None or rotated == size:
+    if rotated is None or rotated == head_size:
         if architecture.partly_rotated:
             content["partial_rotary_factor"] = 1.0
         return
     if not architecture.partly_rotated:
         raise TargetError(
-            f"{file.path} rotates {rotated} of the {size} elements of a head, which configs of "
-            "this architecture do not have",
+            f"{file.path} has rotary embeddings of {rotated} of the {head_size} elements of a "
+            "head, which configs of this architecture do not have",
             _ELSEWHERE,
         )
-    content["partial_rotary_factor"] = rotated / size
+    content["partial_rotary_factor"] = rotated / head_size

@@ -42,8 +42,8 @@ class GgufFiles(Library):
             raise TargetError(
                 f"the file {name} contains its own config, so --arg {next(iter(others))} cannot "
                 "be used",
-                "leave out that --arg; only --arg dtype=float16 can be used, which sets the "
-                "type of computation",
+                "leave out that --arg; only dtype can be set, the type of computation, such as "
+                "--arg dtype=float16",
             )
         dtype = named or _common_float_matrix_type(file) or UNPACKED
         content["torch_dtype"] = dtype

@@ -109,8 +109,9 @@ def _check_shape(
     if not is_same:
         sizes = ["x".join(map(str, part_shape)) for part_shape in (shape, stored_shape)]
         raise TargetError(
-            f"{file.path} stores {parameter} as {sizes[1] or 'no tensor'}, but its metadata "
-            f"describe {sizes[0]}",
+            f"{file.path} stores {parameter} as {sizes[1]}, but its metadata describe {sizes[0]}"
+            if shapes
+            else f"{file.path} has no tensor for {parameter}, which its metadata describe",
             _REPORT,
         )
     if len({tensor.dtype for tensor in parts}) > 1:

@@ -161,6 +161,11 @@ def inputs_given_by_caller(graph: Any) -> list[Any]:
 def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
     """Return the caller's specs by name of the file's input. Raises InputError if unknown."""
     names = [value.name for value in inputs]
+    known = (
+        f"the inputs of the model are: {', '.join(names)}"
+        if names
+        else "leave out --input: the model has no inputs"
+    )
     provided: dict[str, TensorSpec] = {}
     for spec in specs:
         index = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
@@ -168,14 +173,14 @@ def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict
         if name not in names and index >= 0:
             position = index + 1
             raise InputError(
-                f"--input gives a shape for input number {position}, but the model has only "
-                f"{len(names)}",
-                f"the inputs of the model are: {', '.join(names)}",
+                f"--input gives a shape for input number {position}, but the number of inputs of "
+                f"the model is {len(names)}",
+                known,
             )
         if name not in names:
             raise InputError(
                 f"the model has no input {name!r}",
-                f"the inputs of the model are: {', '.join(names)}",
+                known,
             )
         if name in provided:
             raise InputError(
@@ -202,7 +207,10 @@ def _collect_dimension_sizes(value: Any, shape: tuple[int, ...], bound: dict[str
     if not value.type.tensor_type.HasField("shape"):
         return
     if len(_input_dims(value)) != len(shape):
-        sizes = [dim.dim_param or str(dim.dim_value) for dim in _input_dims(value)]
+        sizes = [
+            dim.dim_param or (str(dim.dim_value) if dim.HasField("dim_value") else "?")
+            for dim in _input_dims(value)
+        ]
         raise InputError(
             f"input {value.name!r} has {len(sizes)} dimensions, [{', '.join(sizes)}], but the "
             f"given shape has {len(shape)}",
@@ -213,7 +221,7 @@ def _collect_dimension_sizes(value: Any, shape: tuple[int, ...], bound: dict[str
         if dim.dim_param and bound.setdefault(dim.dim_param, size) != size:
             raise InputError(
                 f"dimension {dim.dim_param!r} is given two sizes: {size} for {value.name!r}, and "
-                f"{bound[dim.dim_param]} by --dim, --vary or another --input",
+                f"{bound[dim.dim_param]} by --dim, --vary or an --input",
                 _HINT,
             )
 

@@ -118,7 +118,10 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
     def function_node_count(key: Identity) -> int:
         """Return the number of nodes of an inlined function. Raises TargetError on recursion."""
         if key in open_:
-            raise TargetError(f"function {key[1]!r} calls itself", _HINT)
+            raise TargetError(
+                f"function {key[1]!r} calls itself, which ONNX does not allow",
+                "the file is damaged or was not written by an exporter; export the model again",
+            )
         if len(open_) > DEPTH:
             raise TargetError(f"function calls are nested deeper than {DEPTH}", _HINT)
         if key not in sizes:
@@ -365,7 +368,10 @@ class Calls:
         key = (function_identity(node), operands, attributes)
         if key not in self._units:
             if len(self._units) >= CALL_LIMIT:
-                message = f"the functions are called in more than {CALL_LIMIT} different ways"
+                message = (
+                    f"the functions are called with more than {CALL_LIMIT} different combinations "
+                    "of shapes and attributes"
+                )
                 raise TargetError(message, "inline them with onnx.inliner, or export without them")
             self._units[key] = self._build_unit(node, operands)
         return self._units[key]

@@ -340,21 +340,22 @@ def control_by_node_name(
                 f"give, for example, --branch {name}=then",
             )
     return (
-        _resolve_control_names(
-            control.trips, loops, "Loop, Scan or SequenceMap node", "--trips can name"
-        ),
-        _resolve_control_names(control.branches, choices, "If node", "--branch can name"),
+        _resolve_control_names(control.trips, loops, "Loop, Scan or SequenceMap node", "--trips"),
+        _resolve_control_names(control.branches, choices, "If node", "--branch"),
     )
 
 
 def _resolve_control_names(
-    provided: Mapping[str, _Said], names: Names, what: str, many: str
+    provided: Mapping[str, _Said], names: Names, what: str, flag: str
 ) -> dict[str, _Said]:
     """Return the caller's options by node name. Raises InputError for a name that is unknown."""
     for name in provided:
         if name not in names:
-            known = ", ".join(sorted(names)) or "(none)"
-            raise InputError(f"the model has no {what} {name!r}", f"{many}: {known}")
+            known = ", ".join(sorted(names))
+            raise InputError(
+                f"the model has no {what} {name!r}",
+                f"{flag} can name: {known}" if known else f"leave out {flag}",
+            )
     return {names[name]: value for name, value in provided.items()}
 
 

@@ -92,5 +92,8 @@ def _normalize_model(
         made = PIPELINE.run(FileReading(read=model, file=file, trace=trace, has_dead=has_dead))
     except (RecursionError, protobuf_decode_error_class()) as error:
         message = "functions, loops and branches are nested too deeply"
-        raise TargetError(message, "inline the functions with onnx.inliner") from error
+        raise TargetError(
+            message,
+            "inline the functions with onnx.inliner, and reduce the nesting of If, Loop and Scan",
+        ) from error
     return made.current_graph, made.trace

@@ -260,14 +260,12 @@ def _write_inference_errors_into_nodes(model: Any, gaps: list[Gap]) -> None:
 def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
     """Return the error for sizes that are computed from a tensor whose file is missing."""
     stored = (tensor for graph in graphs for tensor in graph.initializer)
-    path = next(
-        (external_data_file(tensor) for tensor in stored if tensor.name == name), "another file"
-    )
+    path = next((external_data_file(tensor) for tensor in stored if tensor.name == name), "")
     return TargetError(
         f"node {node.name or node.op_type!r} needs the values of {name!r}, which are stored in "
-        f"the missing file {path!r}",
-        f"put {path} into the folder of the model: only weights may be missing, and sizes are "
-        "computed from this tensor",
+        + (f"the missing file {path!r}" if path else "a missing file"),
+        f"put {path or 'that file'} into the folder of the model: only weights may be missing, "
+        "and sizes are computed from this tensor",
     )
 
 

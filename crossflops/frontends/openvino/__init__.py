@@ -67,8 +67,8 @@ class Openvino(Frontend):
         """Return the file with the shapes of its inputs as the source. Raises InputError."""
         if provided.file is not None or not provided.have_only_shapes:
             raise InputError(
-                "an OpenVINO file is counted only by shapes, not by values",
-                "give shapes: --input NAME=1x3x224x224",
+                "an OpenVINO file is counted from the shapes of its inputs, but values are given",
+                "give shapes instead: --input NAME=1x3x224x224",
             )
         return Source(msgspec.structs.replace(model, specs=tuple(provided.specs)), (), {})
 

@@ -93,9 +93,10 @@ def read_ir_model(path: Path) -> IrNet:
     """Return the content of an OpenVINO IR file. Raises TargetError."""
     reject_pointer_or_web_page(path)
     root = _parse_xml(path)
-    if root.tag != "net":
+    root_name = root.tag
+    if root_name != "net":
         raise TargetError(
-            f"{path} is not a model of OpenVINO: its root is <{root.tag}>, not <net>", _AGAIN
+            f"{path} is not a model of OpenVINO: its root is <{root_name}>, not <net>", _AGAIN
         )
     version = root.attribute("version")
     if not version.isdecimal() or not _OLDEST <= int(version) <= _NEWEST:
@@ -139,7 +140,7 @@ def _parse_xml(path: Path) -> _Element:
 
     def refuse_document_type(*_row: Any) -> None:
         raise TargetError(
-            f"{path} declares a document type, which no model of OpenVINO has", _AGAIN
+            f"{path} contains <!DOCTYPE>, which a model of OpenVINO never has", _AGAIN
         )
 
     parser = expat.ParserCreate()
@@ -152,7 +153,9 @@ def _parse_xml(path: Path) -> _Element:
     except expat.ExpatError as error:
         raise TargetError(f"{path} is not valid XML: {error}", _AGAIN) from error
     except OSError as error:
-        raise TargetError(f"cannot read {path}: {error.strerror}", "check the file") from error
+        raise TargetError(
+            f"cannot read {path}: {error.strerror}", "give the path of a readable .xml file"
+        ) from error
     return stack[0].children[0]
 
 

@@ -35,13 +35,14 @@ def _check_estimator_inputs(
 ) -> None:
     """Raise InputError if X has another number of columns than in fitting."""
     wide = getattr(model, "n_features_in_", None)
-    shape = (1, wide or 4)
-    hint = f"give --input {shape[0]}x{shape[1]}, or more rows"
+    hint = f"give the shape of its rows, such as --input 1x{wide or 'FEATURES'}"
     if not args and not kwargs:
         raise InputError("the shape of the model's input is missing", hint)
     provided = [*args, *kwargs.values()]
     if len(provided) == 1 and wide is not None:
         dims = provided[0].shape or ()
         if len(dims) != 2 or dims[1] != wide:
-            shown = "x".join(map(str, dims)) or "scalar"
-            raise InputError(f"the model was fitted on {wide} features, not on {shown}", hint)
+            shown = f"has the shape {'x'.join(map(str, dims))}" if dims else "is a scalar"
+            raise InputError(
+                f"the model was fitted on {wide} features, but the input {shown}", hint
+            )

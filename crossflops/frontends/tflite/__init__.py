@@ -80,8 +80,8 @@ class Tflite(Frontend):
 
         if provided.file is not None or not provided.have_only_shapes:
             raise InputError(
-                "a .tflite file is counted only by shapes, not by values",
-                "leave out the inputs: the file fixes their shapes",
+                "a .tflite file is counted from the shapes in it, but values of inputs are given",
+                "leave out the values of inputs: the file contains the shapes",
             )
         if provided.specs:
             check_tflite_inputs(model, provided.specs)

@@ -24,9 +24,11 @@ class TfliteFile(msgspec.Struct, frozen=True, kw_only=True):
         known = model.signatures
         if self.signature:
             if self.signature not in known:
-                names = ", ".join(known) or "the file has none"
                 raise TargetError(
-                    f"{self.path} has no signature {self.signature!r}", f"signatures: {names}"
+                    f"{self.path} has no signature {self.signature!r}",
+                    f"its signatures are: {', '.join(known)}"
+                    if known
+                    else f"give {self.path} without a signature: the file has none",
                 )
             return known[self.signature]
         if len(set(known.values())) > 1:

@@ -75,7 +75,12 @@ def check_tflite_inputs(file: TfliteFile, specs: Sequence[TensorSpec]) -> None:
         position = int(spec.name) if spec.name.isdecimal() and spec.name not in known else -1
         name = list(known)[position] if 0 <= position < len(known) else spec.name
         if name not in known:
-            raise InputError(f"the file has no input {spec.name!r}", f"inputs: {', '.join(known)}")
+            raise InputError(
+                f"the file has no input {spec.name!r}",
+                f"its inputs are: {', '.join(known)}"
+                if known
+                else "leave out --input: the file has no inputs",
+            )
         if spec.shape != known[name].shape:
             fixed = shape_text(known[name].shape)
             raise InputError(
@@ -98,15 +103,16 @@ def _warn_of_open_sizes(file: TfliteFile, model: TfliteModel, index: int) -> Non
 
 
 def _subgraph_as_graph(
-    model: TfliteModel, index: int, name: str, control: Control, prefix: str, depth: int
+    model: TfliteModel, subgraph_index: int, name: str, control: Control, prefix: str, depth: int
 ) -> _ConvertedSubgraph:
     """Return a subgraph as a graph, with the modules of its nodes."""
-    if depth > _MOST_NESTED or not 0 <= index < len(model.subgraphs):
+    if depth > _MOST_NESTED or not 0 <= subgraph_index < len(model.subgraphs):
         raise InputError(
-            f"subgraph number {index} is missing in the file, or calls itself",
+            f"subgraph number {subgraph_index} is missing in the file, calls itself, or is nested "
+            f"deeper than {_MOST_NESTED} subgraphs",
             "the file is damaged: convert the model again",
         )
-    subgraph = with_inferred_sizes(model.subgraphs[index])
+    subgraph = with_inferred_sizes(model.subgraphs[subgraph_index])
     writer = TfliteToGraphWriter(subgraph, prefix)
     for number, operator in enumerate(subgraph.operators):
         if all(subgraph.tensors[at].values is not None for at in operator.outputs):

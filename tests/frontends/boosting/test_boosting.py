@@ -110,9 +110,22 @@ def test_parameters_are_thresholds_and_leaves() -> None:
     assert report.memory.param_bytes_by_type == {"float64": 8 * report.params}
 
 
+def test_trees_have_no_loops_that_could_be_named() -> None:
+    """All kinds of models whose loops have names are listed, files among them."""
+    expected = "files of ONNX, TFLite and OpenVINO, and models of JAX, Keras and TensorFlow"
+    with pytest.raises(InputError, match=expected):
+        crossflops.count(str(FILES / "binary.json"), trips={"loop": 2})
+
+
+def test_two_inputs_of_trees_are_refused() -> None:
+    """Their number is named, and not the shape of the first."""
+    with pytest.raises(InputError, match="but the input is 2 arrays"):
+        crossflops.count(str(FILES / "binary.json"), ["1x4", "1x4"])
+
+
 def test_rows_of_another_width_are_refused() -> None:
     """The file says how many features it has."""
-    with pytest.raises(InputError, match="fitted on 4 features, not on 1x5"):
+    with pytest.raises(InputError, match="but the input has the shape 1x5"):
         crossflops.count(str(FILES / "binary.json"), ["1x5"])
 
 

@@ -213,8 +213,18 @@ def test_decoding_reads_the_bytes_of_the_file(tmp_path: Path) -> None:
         ("llama", {**PLAIN, "feed_forward_length": 32}, {}, "as 96x64, but its metadata describe"),
         ("llama", {**PLAIN, "block_count": 1}, {}, "tensors that are not in the model"),
         ("llama", {**PLAIN, "block_count": 3}, {}, "has no tensor blk.2.attn_q.weight"),
-        ("llama", {**PLAIN, "rope.dimension_count": 8}, {}, "rotates 8 of the 16 elements"),
-        ("llama", {**PLAIN, "attention.value_length": 8}, {}, "has values of 8 and keys of 16"),
+        (
+            "llama",
+            {**PLAIN, "rope.dimension_count": 8},
+            {},
+            "embeddings of 8 of the 16",
+        ),
+        (
+            "llama",
+            {**PLAIN, "attention.value_length": 8},
+            {},
+            "8 elements for each value",
+        ),
     ],
 )
 def test_wrong_metadata_are_errors(

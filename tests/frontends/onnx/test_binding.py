@@ -55,6 +55,23 @@ def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
     assert ledger_of(path, specs=(given("x", 7, 8),)).total.macs == 7 * 8 * 4
 
 
+def test_a_shape_for_a_model_without_inputs(tmp_path):
+    """There is no name to offer."""
+    path = saved(
+        tmp_path, parsed("g () => (float[2] y) { y = Constant<value_floats = [1., 2.]>() }")
+    )
+    with pytest.raises(InputError) as caught:
+        graph_of(path, specs=(given("x", 2),))
+    assert caught.value.hint == "leave out --input: the model has no inputs"
+
+
+def test_a_size_that_the_file_does_not_give_is_not_zero(tmp_path):
+    """It is shown as unknown."""
+    model = parsed("g (float[?,8] x) => (float[?,8] y) { y = Relu(x) }")
+    with pytest.raises(InputError, match=r"2 dimensions, \[\?, 8\]"):
+        graph_of(saved(tmp_path, model), specs=(given("x", 1),))
+
+
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
@@ -64,7 +81,7 @@ def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
         ({"specs": [given("z", 1)]}, "no input 'z'", "x, ids, w"),
         (
             {"specs": [given("7", 1)]},
-            "--input gives a shape for input number 8, but the model has only 3",
+            "--input gives a shape for input number 8, but the number of inputs of the model is 3",
             "x, ids, w",
         ),
         ({"specs": [given("0", 1, 1, 8), given("x", 2, 1, 8)]}, "'x' is given twice", "x, ids, w"),

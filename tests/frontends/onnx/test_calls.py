@@ -145,5 +145,5 @@ def test_too_many_kinds_of_calls_are_refused(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(functions, "LIMIT", 0)
     monkeypatch.setattr(functions, "CALL_LIMIT", 2)
-    with pytest.raises(TargetError, match="more than 2 different ways"):
+    with pytest.raises(TargetError, match="more than 2 different combinations"):
         graph_of(saved(tmp_path, parsed(text)))

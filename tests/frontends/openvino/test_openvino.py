@@ -104,7 +104,7 @@ WRONG = {
     "hollow.xml": (b'<net version="11"><layers/></net>', "there are no layers"),
     "entity.xml": (
         b'<!DOCTYPE net [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><net>&b;</net>',
-        "declares a document type",
+        "contains <!DOCTYPE>",
     ),
     "loose.xml": (
         b'<net version="11"><layers><layer id="0" name="a" type="Result">'

@@ -173,7 +173,7 @@ def test_what_is_in_ensembles_and_unions_is_a_module():
 def test_shapes_are_checked_before_anything_is_converted():
     """The number of features that was fitted is known."""
     model = made("LogisticRegression").fit(X, Y)
-    with pytest.raises(InputError, match="fitted on 4 features, not on 1x5") as caught:
+    with pytest.raises(InputError, match="but the input has the shape 1x5") as caught:
         counted(model, "1x5")
     assert "--input 1x4" in caught.value.hint
     with pytest.raises(InputError, match="shape of the model's input is missing"):

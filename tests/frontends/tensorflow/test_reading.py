@@ -8,6 +8,7 @@ from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.frontends import normalize
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.frontends.tensorflow.kinds import is_tensorflow_file, split_path_and_signature
+from crossflops.frontends.tensorflow.load.function import call_to_trace
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets import load_target_source
@@ -146,6 +147,35 @@ def test_a_graph_that_is_not_frozen(tmp_path):
     with pytest.raises(InputError) as caught:
         macs(tmp_path / "open.pb", "2x8")
     assert caught.value.hint.endswith("or give the SavedModel")
+
+
+def test_other_inputs_than_those_of_a_frozen_graph(tmp_path):
+    """Its inputs are listed; without inputs the option is to be left out."""
+    for names, message, hint in (
+        (
+            ("a", "b"),
+            "the graph has the inputs a, b, but other inputs were given",
+            "give one --input for each: --input a=SHAPE --input b=SHAPE",
+        ),
+        ((), "the graph has no inputs, but 1 were given", "leave out --input"),
+    ):
+        with tf.Graph().as_default() as graph:
+            tensors = [tf.compat.v1.placeholder(tf.float32, (2, 2), name=name) for name in names]
+            tf.add_n([tf.ones((2, 2)), *tensors])
+        (tmp_path / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
+        with pytest.raises(InputError) as caught:
+            macs(tmp_path / "frozen.pb", "2x2")
+        assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_other_inputs_than_lists_and_scalars_of_a_model():
+    """The options are made for a list of inputs, which has no shape, and for a number."""
+    x, y, z = (keras.Input(batch_shape=(2, 4)) for _ in range(3))
+    w = keras.Input(batch_shape=())
+    model = keras.Model({"pair": [x, y], "z": z, "w": w}, layers.add([x, y, z]) * w)
+    with pytest.raises(InputError) as caught:
+        call_to_trace(model, (tf.TensorSpec((2, 4)),), {}, False)
+    assert caught.value.hint.endswith("--input pair=SHAPE --input z=2x4 --input w=scalar")
 
 
 def test_the_inputs_of_a_sequential_model(tmp_path):

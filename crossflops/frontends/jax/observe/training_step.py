@@ -110,6 +110,7 @@ def _with_closure_arrays_as_weights(pure: Pure) -> Pure:
 # Which outputs a loss is made of.
 
 _HINT = "give a callable that maps the model's outputs to one number"
+_FROM_OUTPUTS = "compute the loss from float outputs of the model, without stop_gradient"
 
 
 def jax_loss_dependence(
@@ -138,7 +139,8 @@ def jax_loss_dependence(
         raise InputError(f"the loss raised {type(error).__name__}: {text}", _HINT) from error
     if [aval.size for aval in closed.out_avals] != [1]:
         shapes = ", ".join(str(aval.shape) for aval in closed.out_avals)
-        raise InputError(f"the loss is an array of {shapes}, but must be one number", _HINT)
+        shown = f"has results of the shapes {shapes}" if shapes else "has no result"
+        raise InputError(f"the loss {shown}, but must be one number", _HINT)
     derive = importlib.import_module("jax._src.interpreters.ad").jvp_jaxpr
     graded = [jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in outputs]
     alone = [[index == other for other in range(len(outputs))] for index in range(len(outputs))]
@@ -147,5 +149,5 @@ def jax_loss_dependence(
         for is_graded, provided in zip(graded, alone, strict=True)
     )
     if not any(reached_by):
-        raise InputError("the loss depends on no output of the model", _HINT)
+        raise InputError("the loss depends on no output of the model", _FROM_OUTPUTS)
     return reached_by

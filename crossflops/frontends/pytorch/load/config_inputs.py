@@ -221,9 +221,14 @@ def _image_and_text_inputs(
         rows = _image_feature_count(model, (pixels, *details)) // batch
     else:
         pixels, rows = _patch_spec_and_token_count(config, grid, batch, dtype)
-    if not rows or ("seq" in sizes and sizes["seq"] <= rows):
+    if not rows:
         raise InputError(
-            f"an image takes {rows} text tokens, but --seq has only {sizes.get('seq')}",
+            "an image of this size takes no text tokens",
+            "give a larger --image-size",
+        )
+    if "seq" in sizes and sizes["seq"] <= rows:
+        raise InputError(
+            f"an image takes {rows} text tokens, but --seq has only {sizes['seq']}",
             f"give --seq {rows + 1} or more",
         )
     length = sizes.get("seq", rows + _config_text_length(config, {}))

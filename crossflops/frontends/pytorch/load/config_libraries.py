@@ -84,11 +84,17 @@ class Diffusers(Library):
         """Build the model of a config; of a UNet with text, return the usual input too."""
         library = importlib.import_module("diffusers")
         content = _read_diffusers_config(Path(name).expanduser(), name)
-        kind = getattr(library, str(content.get("_class_name")), None)
+        class_name = content.get("_class_name")
+        if class_name is None:
+            raise TargetError(
+                f"the config.json of {name} names no class of diffusers: _class_name is missing",
+                "give the folder of a model that was saved with save_pretrained of diffusers",
+            )
+        kind = getattr(library, str(class_name), None)
         if kind is None or not hasattr(kind, "from_config"):
             raise TargetError(
-                f"diffusers has no model {content.get('_class_name')!r}",
-                "give the folder of a model with its config.json, and update diffusers",
+                f"the installed diffusers has no model {class_name!r}",
+                "update diffusers, or give the folder of another model",
             )
         model = kind.from_config({**content, **arguments}).eval()
         if kind.__name__ != "UNet2DConditionModel":
@@ -111,7 +117,7 @@ def _read_diffusers_config(folder: Path, name: str) -> dict[str, object]:
     index, path = folder / "model_index.json", folder / "config.json"
     if index.is_file():
         parts = [part.parent.name for part in sorted(folder.glob("*/config.json"))]
-        shown = " or ".join(f"diffusers:{name}/{part}" for part in parts)
+        shown = ", ".join(f"diffusers:{name}/{part}" for part in parts)
         raise TargetError(
             f"{name} is a pipeline of several models, which run a different number of times",
             f"count each of them: {shown}" if parts else "give the folder of one of its models",

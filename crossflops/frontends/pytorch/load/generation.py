@@ -377,7 +377,10 @@ def _require_cached_text_generation(model: Any) -> None:
     if generates is None or not generates():
         raise InputError(
             f"--prompt requires a model of transformers that can generate text; {name} cannot",
-            'set "architectures" in config.json to a class that can, such as ["LlamaForCausalLM"]',
+            "give a causal language model, such as hf:config.json"
+            if generates is None
+            else 'set "architectures" in config.json to a class that can, such as '
+            '["LlamaForCausalLM"]',
         )
     taken = inspect.signature(model.forward).parameters
     if model.main_input_name != "input_ids" or "past_key_values" not in taken:

@@ -49,7 +49,8 @@ def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
     size = math.prod(spec.shape or ()) * dtype.itemsize
     if size > _largest_input_bytes():
         raise InputError(
-            f"the input {spec.name!r} would take {size / 2**30:.3g} GiB",
+            f"the input {spec.name!r} would take {size / 2**30:.3g} GiB, more than a quarter of "
+            "the memory of this machine",
             "give a smaller input; the cost of convolutions is proportional to the area",
         )
     try:

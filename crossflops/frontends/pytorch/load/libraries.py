@@ -308,6 +308,11 @@ def _make_transformers_config(
         content["torch_dtype"] = dtype  # which every transformers reads
     kind = content.pop("model_type", None)
     known = transformers.CONFIG_MAPPING
+    if kind is None:
+        raise TargetError(
+            f"the config of {target} has no model_type",
+            'add "model_type" to its config.json, such as "llama"',
+        )
     if kind not in known:
         raise TargetError(
             f"{target} has the model_type {kind!r}, which the installed transformers does "
@@ -338,7 +343,7 @@ def _check_config_arguments(target: str, config: Any, arguments: Mapping[str, ob
         raise TargetError(
             f"a config of {config.model_type} has no {strays[0]!r}: --arg {strays[0]} changes"
             f" nothing in {target}",
-            nearest_name_hint(strays[0], known, "check --arg"),
+            nearest_name_hint(strays[0], known, f"leave out --arg {strays[0]}"),
         )
 
 
@@ -392,12 +397,13 @@ def _build_model_of_config(transformers: Any, config: Any, target: str) -> Any:
             'add "architectures" to its config.json, such as ["LlamaForCausalLM"]',
         )
     if kind.forward is torch.nn.Module.forward:
-        parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
+        parts = [key for key in config.sub_configs if getattr(config, key, None)]
         raise TargetError(
             f"{target} cannot run a single pass: {kind.__name__} has generate(), but no forward()",
-            f"count a part: write its {parts or 'config'}, with its architectures, into a "
-            "file, and "
-            "give hf:FILE",
+            f'count one part: copy "{parts[0]}" from its config.json into a new file, add '
+            '"architectures": [CLASS], and give hf:FILE'
+            if parts
+            else "give the model as file.py:callable, with a part that has forward()",
         )
     if is_building_fake_model():
         return _build_model_of_class(kind, config)

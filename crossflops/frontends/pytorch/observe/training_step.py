@@ -78,6 +78,7 @@ def _torch_loss_outputs(result: Any, step: StepSetting) -> list[Any]:
 # Which outputs a loss is made of.
 
 _HINT = "give a callable that maps the model's outputs to one number"
+_FROM_OUTPUTS = "compute the loss from float outputs of the model, without detach() or no_grad()"
 
 
 def torch_loss_dependence(
@@ -124,7 +125,7 @@ def torch_loss_dependence(
                 f"the loss is {_output_value_label(value)}, but must be one number", _HINT
             )
         if not value.requires_grad:
-            raise InputError("the loss depends on no output of the model", _HINT)
+            raise InputError("the loss depends on no output of the model", _FROM_OUTPUTS)
         graded = [index for index, leaf in enumerate(outputs) if leaf.requires_grad]
         gradients = torch.autograd.grad(
             value.sum(), [outputs[index] for index in graded], allow_unused=True

@@ -37,11 +37,7 @@ def graph_as_function(
         )
     requested = [node.name for node in nodes if node.op == _INPUTS[0]]
     if len(args) + len(kwargs) != len(requested) or not set(kwargs) <= set(requested):
-        raise InputError(
-            "the given inputs do not match the inputs of the graph: "
-            f"{', '.join(requested) or '(none)'}",
-            _input_options_hint(dict.fromkeys(requested)),
-        )
+        raise _graph_inputs_error(requested, len(args) + len(kwargs))
     read = {value.lstrip("^").partition(":")[0] for node in nodes for value in node.input}
     results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
     indices = [name for name in requested if name not in kwargs]
@@ -56,6 +52,19 @@ def graph_as_function(
         return [tensor for op in imported for tensor in op.outputs]
 
     return run_graph
+
+
+def _graph_inputs_error(requested: list[str], provided_count: int) -> InputError:
+    """Return the error for `provided_count` inputs that are not those of the graph."""
+    if not requested:
+        return InputError(
+            f"the graph has no inputs, but {provided_count} were given", "leave out --input"
+        )
+    options = " ".join(f"--input {name}=SHAPE" for name in requested)
+    return InputError(
+        f"the graph has the inputs {', '.join(requested)}, but other inputs were given",
+        f"give one --input for each: {options}",
+    )
 
 
 def _is_variable_handle(node: Any) -> bool:
@@ -193,12 +202,15 @@ def _functional_keras_call(
 
 def _input_options_hint(tensors: Mapping[str, Any]) -> str:
     """Return a hint with an --input option for each of these inputs."""
+    if not tensors:
+        return "leave out --input: the model has no inputs"
     options = []
     for name, tensor in tensors.items():
-        shape = tensor.shape
+        shape: Any = getattr(tensor, "shape", None)  # a list of inputs has none
         known = shape is not None and getattr(shape, "rank", 0) is not None
-        sizes = "x".join(str(size or 1) for size in shape) if known else "SHAPE"
-        dtype = getattr(tensor.dtype, "name", tensor.dtype)
+        sizes = "x".join(str(size or 1) for size in shape) or "scalar" if known else "SHAPE"
+        stored = getattr(tensor, "dtype", "float32")
+        dtype = getattr(stored, "name", stored)
         typed = f":{dtype}" if dtype != "float32" else ""
         options.append(f"--input {name}={sizes}{typed}")
     return f"give one --input for each of these inputs: {' '.join(options)}"

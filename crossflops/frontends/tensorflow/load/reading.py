@@ -89,9 +89,12 @@ def _load_saved_model(path: Path, signature: str) -> Any:
     model = tf.saved_model.load(str(path))
     if signature:
         if signature not in model.signatures:
-            named = ", ".join(model.signatures) or "none"
+            named = ", ".join(model.signatures)
             raise TargetError(
-                f"{path} has no signature {signature}", f"write one of its signatures: {named}"
+                f"{path} has no signature {signature}",
+                f"write one of its signatures: {named}"
+                if named
+                else f"give {path} without a signature: it has none",
             )
         patching_attribute(model, CHOSEN, signature, inventory.SIGNATURE).keep()
     return model

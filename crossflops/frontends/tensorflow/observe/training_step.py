@@ -193,6 +193,7 @@ def _loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
 # Which outputs a loss is made of.
 
 _HINT = "give a callable that maps the model's outputs to one number"
+_FROM_OUTPUTS = "compute the loss from float outputs of the model, without tf.stop_gradient"
 
 
 @quieting_tensorflow()
@@ -226,5 +227,5 @@ def loss_dependence_flags(
         outputs = tf.nest.flatten(results)
         gradients = [tf.gradients(value, one_output)[0] for one_output in outputs]
     if all(gradient is None for gradient in gradients):
-        raise InputError("the loss depends on no output of the model", _HINT)
+        raise InputError("the loss depends on no output of the model", _FROM_OUTPUTS)
     return tuple(gradient is not None for gradient in gradients)
