@@ -61,7 +61,7 @@ def match_torch_operators(
     ]
     if not calls:
         raise InputError(
-            "a trace of PyTorch cannot be matched with an ONNX file, which does not record the "
+            "a trace of PyTorch cannot be matched with this model, whose graph does not record the "
             "PyTorch operator of each node",
             "give the PyTorch model as file.py:callable",
         )

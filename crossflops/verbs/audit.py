@@ -108,7 +108,10 @@ def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRo
         first = list(dict.fromkeys(row.build_key for row in rows))[: choice.limit]
         rows = [row for row in rows if row.build_key in first]
     if not rows:
-        raise InputError("the table has no published numbers", "give a table with rows")
+        raise InputError(
+            "the table has no row with a published number",
+            "give a CSV table that has at least one",
+        )
     return rows
 
 

@@ -49,6 +49,7 @@ _TEXTS = frozenset(
 _LISTS = frozenset(("peak_tflops", "mix", "precision_of"))
 _FIELDS = _WHOLE | _REAL | _TEXTS | _LISTS | {"train"}
 _SPEEDS = frozenset(WAYS)
+_CELLS = "give one cell for each column; put a cell that contains a comma in quotes"
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +138,7 @@ def _parse_run_rows(
             mismatch = f"the row has {len(cells)} cells, but the table has {len(heads)} columns"
             yield RunRow(
                 line=line,
-                trouble=InputError(mismatch, "put a cell that contains a comma in quotes"),
+                trouble=InputError(mismatch, _CELLS),
             )
             continue
         try:
@@ -238,7 +239,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
         if len(cells) != len(heads):
             raise InputError(
                 f"{where}: {len(cells)} cells for {len(heads)} columns",
-                "write one cell in this line for each column that the first line names",
+                _CELLS,
             )
         seconds = _parse_seconds(cells[clock], _TIMES[heads[clock]], where)
         name = cells[module].strip()
