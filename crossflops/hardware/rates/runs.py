@@ -172,9 +172,9 @@ def _parse_cell_value(name: str, text: str) -> Any:
     except ValueError:
         number = 0
     if not 1e-30 <= number <= 1e30:
+        kind = "whole number of at least 1" if name in _WHOLE else "positive number"
         raise InputError(
-            f"{name.replace('_', ' ')} must be a positive number, got {text!r}",
-            "give a positive number",
+            f"{name.replace('_', ' ')} must be a {kind}, got {text!r}", f"give a {kind}"
         )
     return number
 
