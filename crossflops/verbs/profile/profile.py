@@ -139,7 +139,8 @@ def _check_trainable_request(request: Request) -> None:
     if request.frozen or request.trainable:
         which = "--frozen" if request.frozen else "--trainable"
         raise InputError(
-            f"{which} cannot be used, because `crossflops profile` runs the model with its own settings",
+            f"{which} cannot be used, because `crossflops profile` runs the model"
+            " with its own settings",
             "set requires_grad of the parameters in the model, or give the times with --fwd-ms",
         )
 
