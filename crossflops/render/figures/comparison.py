@@ -199,7 +199,7 @@ def comparison_figure(report: Report, name: str) -> Canvas:
         raise InputError(
             "--plot has nothing to draw: no tool has a number whose difference from the native "
             "count is explained",
-            "choose other tools with --tool, or leave out --plot",
+            "compare the model with other tools, or leave out --plot",
         )
     return stack_canvases(drawn, report.name)
 

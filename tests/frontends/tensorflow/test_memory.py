@@ -11,6 +11,7 @@ pytest.importorskip("tf2onnx")
 
 import crossflops
 from crossflops.errors import CrossflopsError
+from crossflops.export import program
 from crossflops.export.program import save_with_uniform_weights
 from crossflops.load import decode_onnx_model
 from crossflops.load.payload import NUMBER, fill_model_weights
@@ -121,7 +122,7 @@ def test_a_file_for_tools_has_them(tmp_path, monkeypatch):
     )
     values = numpy_helper.to_array(weight)
     np.testing.assert_array_equal(values, np.full((40, 50), NUMBER, np.float32))
-    monkeypatch.setattr("crossflops.export.program.LIMIT", 40 * 50 * 4 - 1)
+    monkeypatch.setattr(program, "LIMIT", 40 * 50 * 4 - 1)
     with pytest.raises(CrossflopsError, match="larger than the limit of 2 GiB") as caught:
         save_with_uniform_weights(data, tmp_path / "large.onnx", "give the file of this verb")
     assert caught.value.hint == "give the file of this verb"
