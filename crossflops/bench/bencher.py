@@ -160,8 +160,8 @@ def _prepare_framework_model(source: Source, order: ModelOrder) -> RunnableModel
     framework = frontend.runtime if frontend is not None else ""
     if frontend is None or framework != order.runtime:
         raise InputError(
-            f"--runtime {order.runtime} cannot run this model; its own framework is "
-            f"{framework or 'unknown'}",
+            f"--runtime {order.runtime} cannot run this model"
+            + (f"; its own framework is {framework}" if framework else ""),
             f"give --runtime {framework}" if framework else "leave out --runtime",
         )
     return frontend.prepare_run(source, order.threads, order.setting)

@@ -85,7 +85,7 @@ def observe_file_run(
         if ended.overdue:
             raise NormalizeError(
                 f"the run did not finish within {seconds:g} s",
-                "give smaller inputs, allow more time with --timeout, or leave out --observe",
+                "give smaller inputs, or leave out --observe",
             )
         if not Path(order.result).is_file():
             quoted = " ".join(ended.output.split())[-_QUOTED_OF_RUN:]

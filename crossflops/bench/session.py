@@ -117,11 +117,9 @@ def to_model_bytes(model: Any) -> bytes:
     try:
         return bytes(model.SerializeToString())
     except ValueError as error:
-        message = "the model is too large to run from memory"
         raise NormalizeError(
-            message,
-            "store its weights as external data: onnx.save(model, FILE, "
-            "save_as_external_data=True)",
+            "the model is larger than 2 GiB, the most that can be run from memory",
+            "save it with onnx.save(model, FILE, save_as_external_data=True), and give FILE",
         ) from error
 
 

@@ -61,8 +61,8 @@ def match_torch_operators(
     ]
     if not calls:
         raise InputError(
-            "a trace of PyTorch cannot be matched with an ONNX file, which does not record the "
-            "PyTorch operator of each node",
+            "a trace of PyTorch cannot be matched with this model, whose graph does not record "
+            "PyTorch operators",
             "give the PyTorch model as file.py:callable",
         )
     try:

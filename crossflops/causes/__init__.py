@@ -83,7 +83,7 @@ def find_cause(id: str) -> Cause:
     family = id.partition(".")[0]
     near = [name for name in known if name.startswith(family)] or sorted(known)
     raise UnknownNameError(
-        f"no cause is called {id!r}", f"write one of the similar names: {', '.join(near)}"
+        f"no cause is called {id!r}", f"write one of the names: {', '.join(near)}"
     )
 
 

@@ -193,7 +193,9 @@ def _profile_script(
             print_to_stderr(f"crossflops: {message}")
             return ended.status
         raise CrossflopsError(
-            message, "give another --step; `crossflops profile --help` describes it"
+            message,
+            "correct what the message names, or give a smaller --step; the script must train with "
+            "an optimizer of torch.optim",
         )
     write_verb_result(
         _limit_profile_modules(ended.profile, _pop_profile_depth(fields), as_json, file),

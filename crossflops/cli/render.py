@@ -90,7 +90,8 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     report = answer_report_questions(report, **requested)
     if plot is not None and not report.profiles and report.against is UNSET:
         raise InputError(
-            f"--plot cannot draw the report {file_}", "give a result of `compare` or `bench`"
+            f"--plot cannot draw the report {file_}",
+            "give a result of `compare`, of `bench` or of `efficiency --roofline`",
         )
     write_verb_result(_content_to_render(report, fields), **fields)
     if plot is not None:

@@ -136,10 +136,10 @@ def _write_single_file(model: Any, path: str) -> None:
     _stream_weights(proto, large, path)
 
 
-def save_with_uniform_weights(data: bytes, target: Path) -> None:
+def save_with_uniform_weights(data: bytes, target: Path, hint: str) -> None:
     """Save a model in which large weights have only a shape, each filled with one repeated number.
 
-    Raises CrossflopsError beyond the size that a file may have.
+    Raises CrossflopsError with `hint` beyond the size that a file may have.
     """
     model = parse_model_proto(data)
     uniform = {
@@ -150,7 +150,7 @@ def save_with_uniform_weights(data: bytes, target: Path) -> None:
     if sum(weight.nbytes for weight in uniform.values()) > LIMIT:
         raise CrossflopsError(
             "the ONNX file of the model would be larger than the limit of 2 GiB",
-            "convert the model to ONNX with external data, and give the file with --onnx",
+            hint,
         )
     for tensor in all_graph_tensors(model.graph):
         if is_dataless_tensor(tensor) and tensor.name not in uniform:

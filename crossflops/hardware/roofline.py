@@ -190,7 +190,8 @@ def ceiling_peak(ceiling: Ceiling, precision: str) -> float:
     if peak is None:
         raise UnknownNameError(
             f"{ceiling.name} has no peak for {precision or 'the precision of the model'}",
-            f"it has {', '.join(ceiling.peaks)}: give --precision, or --peak-tflops",
+            f"it has {', '.join(ceiling.peaks)}: give one of these with --precision, or with "
+            "precision= in --what-if",
         )
     return peak
 
@@ -209,7 +210,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
     if not work and not moved:
         raise InputError(
             "the model has no FLOPs and moves no bytes, so a roofline is not defined",
-            "leave out --roofline, or give a model with at least one operation",
+            "give a model with at least one operation, or leave out the options of the roofline",
         )
     computing = sum(node.work / node.peak for node in nodes if node.peak)
     bandwidth = run.ceiling.bandwidth
@@ -336,7 +337,8 @@ def device_ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
     if chosen is None:
         raise UnknownNameError(
             f"the memory bandwidth of {device.label} is unknown",
-            "give it in GB/s with --bandwidth",
+            "describe the device with its bandwidth in a TOML file, and give that file with "
+            "--catalogue",
         )
     return Ceiling(name=device.label, peaks=device.peaks, bandwidth=chosen, tdp=device.tdp)
 
@@ -349,7 +351,7 @@ def check_byte_model(name: str) -> ByteModel:
         if model == name:
             return model
     raise UnknownNameError(
-        f"unknown way to count bytes {name!r}", f"give --bytes with one of {', '.join(MODELS)}"
+        f"unknown way to count bytes {name!r}", f"choose one of {', '.join(MODELS)}"
     )
 
 

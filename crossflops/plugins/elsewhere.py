@@ -118,7 +118,10 @@ def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any
         raise InputError(f"crossflops in {file} must be a table", f"write the tables {known}")
     strays = sorted(set(content) - {*_TABLES, *_KEYS})
     if strays:
-        raise InputError(f"unknown key {strays[0]} in {file}", f"write only the tables {known}")
+        raise InputError(
+            f"unknown key {strays[0]} in {file}",
+            f"allowed: the tables {known}, and the key {' and '.join(_KEYS)}",
+        )
     rows = content.get(table, {})
     if not isinstance(rows, dict):
         raise InputError(

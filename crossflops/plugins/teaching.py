@@ -47,7 +47,7 @@ def teach_adapter(adapter: "Adapter", names: Sequence[str]) -> "Adapter":
     known = {formula.name: formula for formula in formulas_in_force()}
     if missing := [name for name in names if name not in known]:
         raise FormulaError(
-            f"the formula of {missing[0]} cannot be loaded in the Python of {adapter.name} runs",
+            f"the formula of {missing[0]} cannot be loaded by the Python that runs {adapter.name}",
             "write the formula into a file, and give it with --formulas FILE.py",
         )
     teachable: Any = adapter

@@ -381,8 +381,12 @@ def _find_module_row(report: Report, path: str) -> ModuleRow:
     from difflib import get_close_matches  # most runs name nothing wrong
 
     known = [row for row in rows if row]
-    near = get_close_matches(path, known, n=_SHOWN, cutoff=0.5) or known[:_SHOWN]
-    hint = f"modules with similar names: {', '.join(near)}"
+    near = get_close_matches(path, known, n=_SHOWN, cutoff=0.5)
+    hint = (
+        f"modules with similar names: {', '.join(near)}"
+        if near
+        else f"name one of its modules, such as {', '.join(known[:_SHOWN])}"
+    )
     raise UnknownNameError(f"the model has no module {path!r}", hint)
 
 

@@ -229,6 +229,6 @@ class _ChosenStep:
             if self._steps > self._settings.step and has_compiled():
                 self._give_up_profile(": ".join(explain_missing_model_call()))
                 return
-            times = f"{self._steps} time" + "s" * (self._steps != 1)
+            made = f"{self._steps} step" + "s" * (self._steps != 1)
             requested = f"step {self._settings.step} was requested"
-            self._give_up_profile(f"the optimizer made only {times}, but {requested}")
+            self._give_up_profile(f"the optimizer made only {made}, but {requested}")

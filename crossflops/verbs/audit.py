@@ -54,6 +54,9 @@ class _StoredCount(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+_STORE_HINT = "choose another folder with --store"
+
+
 class _Task(NamedTuple):
     """A model to count, the conventions to try, and the file for the result."""
 
@@ -108,7 +111,10 @@ def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRo
         first = list(dict.fromkeys(row.build_key for row in rows))[: choice.limit]
         rows = [row for row in rows if row.build_key in first]
     if not rows:
-        raise InputError("the table has no published numbers", "give a table with rows")
+        raise InputError(
+            "the table has no row with a published number",
+            "give a CSV table that has at least one",
+        )
     return rows
 
 
@@ -163,11 +169,19 @@ def count_and_store_model(task: _Task) -> ModelNumbers | str:
         reason = error.message
     if task.file:
         stored = _StoredCount(_count_store_key(task), numbers, reason)
-        Path(task.file).parent.mkdir(parents=True, exist_ok=True)
-        write_file(
-            Path(task.file), msgspec.json.encode(stored), "choose another folder with --store"
-        )
+        _make_store_folder(Path(task.file).parent)
+        write_file(Path(task.file), msgspec.json.encode(stored), _STORE_HINT)
     return numbers or reason
+
+
+def _make_store_folder(folder: Path) -> None:
+    """Make the folder of --store; raise CrossflopsError if that is not possible."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CrossflopsError(
+            f"cannot use {folder} as the folder of --store: {error.strerror}", _STORE_HINT
+        ) from error
 
 
 def _count_store_key(task: _Task) -> dict[str, str]:

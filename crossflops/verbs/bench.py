@@ -88,8 +88,9 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
     """
     if request.given is not None:
         raise InputError(
-            "--batch changes the shapes of the inputs, but values are given",
-            'give the shapes as text, such as ["1x3x224x224"]',
+            "--batch changes the shapes of the inputs, but the model or its inputs are objects",
+            'give the target as text, such as "file.py:callable", and the shapes as text, such '
+            'as ["1x3x224x224"]',
         )
     if not request.is_file:
         if dim is not None:
@@ -604,7 +605,7 @@ def _no_batch_ran_error(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
     )
     hints = {"memory": "give a smaller input or batch, or more --memory-limit",
              "time": "give a smaller input, or more --timeout"}  # fmt: skip
-    hint = hints.get(unfit.stage if unfit else "", "check that onnxruntime can run the model")
+    hint = hints.get(unfit.stage if unfit else "", "check that the model can run on these inputs")
     return NormalizeError(message, hint)
 
 

@@ -316,7 +316,7 @@ def parse_budget_table(file: Path, table: Mapping[str, Any]) -> list[Budget]:
     for name, row in table.items():
         provided = dict(row) if isinstance(row, dict) else {"rules": row}
         where = f"{name} in {file}"
-        _reject_unquoted_dotted_name(name, provided, where)
+        _reject_unquoted_dotted_name(name, provided, file)
         target = provided.pop("target", name)
         if not isinstance(target, str) or not target:
             raise InputError(
@@ -346,19 +346,21 @@ def _table_by_budget_name(
         if budget.name in others:
             raise InputError(
                 f"{others[budget.name]} and {table} in {file} set the same budget {budget.name}",
-                f'rename one of them: [budgets.NAME] with target = "{table}"',
+                f"rename one of them: {config_table_heading(_TABLE, file)[:-1]}.NAME] with "
+                f'target = "{table}"',
             )
     return {budget.name: table for budget in budgets}
 
 
-def _reject_unquoted_dotted_name(name: str, provided: Mapping[str, Any], where: str) -> None:
+def _reject_unquoted_dotted_name(name: str, provided: Mapping[str, Any], file: Path) -> None:
     """Raise InputError for a table such as [budgets.model.onnx], where TOML needs quotes around a
     name with dots.
     """
     for key, value in provided.items():
         if key not in _KEYS and isinstance(value, dict):
-            message = f"{where} has a table {key}; a name with dots must be in quotes"
-            raise InputError(message, f'write [budgets."{name}.{key}"]')
+            heading = config_table_heading(_TABLE, file)[:-1]
+            message = f"{name} in {file} has a table {key}; a name with dots must be in quotes"
+            raise InputError(message, f'write {heading}."{name}.{key}"]')
 
 
 def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Iterator[Budget]:

@@ -58,7 +58,7 @@ def refuse_contradictions(
             raise InputError(
                 "--update has no effect here: --against compares with a git revision and does not "
                 "use the baseline",
-                "leave out --against, or leave out --baseline and --update",
+                "leave out --against, or leave out --update",
             )
         _reject_unknown_revision(against)
     if if_budgeted and not targets:

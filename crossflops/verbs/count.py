@@ -251,7 +251,7 @@ def write_onnx_program(counted: CountedModel, path: Path, hint: str) -> None:
     if isinstance(counted.program, bytes):
         from crossflops.export.program import save_with_uniform_weights
 
-        save_with_uniform_weights(counted.program, path)
+        save_with_uniform_weights(counted.program, path, hint)
         return
     if counted.program is None:
         raise InputError("the graph of this model cannot be written as an ONNX file yet", hint)

@@ -172,7 +172,7 @@ def _reject_size_options(source: Source) -> None:
     the file.
     """
     file = source.model
-    sized = {"--input": file.specs, "--dim": file.dims, "--trips and --branch": file.control}
+    sized = {"--input": file.specs, "--dim": file.dims, "--trips or --branch": file.control}
     for flag, value in sized.items():
         if value:
             raise InputError(
@@ -196,8 +196,9 @@ def _export_from_model(source: Source, setting: Setting, requested: FileRequest)
     model, graph, trace = build_model_program(source, setting)
     if model is None and requested.to == "onnx":
         raise InputError(
-            f"a {frontend.title} file cannot be written as ONNX",
-            "convert it with tf2onnx, or write viewer data: --to model-explorer",
+            f"a model of {frontend.title} cannot be written as ONNX",
+            "convert it with a converter to ONNX (tf2onnx for TFLite), or write viewer data: "
+            "--to model-explorer",
         )
     parameters = note_parameters(graph, trace)
     if frontend.converted_by and requested.to == "onnx":

@@ -23,7 +23,7 @@ from crossflops.report.report import Report
 from crossflops.targets import is_onnx_target
 from crossflops.targets.request import Request
 
-_CHECKOUT_HINT = "write REVISION:TARGET inside a git repository, such as HEAD~1:model.py:make"
+_CHECKOUT_HINT = "correct what git names, or check that revision out yourself and count there"
 _NOT_INSTALLED = 127  # the status that a shell gives a command that is not there
 _OF_SUBMODULE = "160000 "  # the mode of its row in a tree of git
 _COMMIT_HINT = "name a commit, a branch or a tag, such as HEAD~1"

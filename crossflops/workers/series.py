@@ -79,7 +79,7 @@ def _series_result(name: str, future: "Future[_Answer]") -> Any:
     except BrokenProcessPool as error:
         raise CrossflopsError(
             f"{name}: the process that counted it was killed, perhaps because of its memory use",
-            "count one model at a time: --jobs 1",
+            "count one model at a time (--jobs 1), or leave out this model",
         ) from error
     for text, file, line in answer.warnings:
         warnings.warn_explicit(text, CrossflopsWarning, file, line)

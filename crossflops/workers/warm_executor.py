@@ -92,7 +92,7 @@ class WarmExecutor(Executor):
             self._end_and_forget_process(warm)
             raise WorkerEndedError(
                 "the process that counted it was killed, perhaps because of its memory use",
-                "count fewer models at a time: --jobs 1",
+                "count fewer models at a time (--jobs 1), or leave out this model",
             ) from error
         if is_result:
             return value
@@ -110,7 +110,10 @@ class WarmExecutor(Executor):
         )
         with self._lock:
             if self._is_closed:
-                raise WorkerEndedError("the sweep was ended", "run it again")
+                raise WorkerEndedError(
+                    "the sweep was stopped before this model was counted",
+                    "run it again: models that are in the store are not counted again",
+                )
             process.start()
             warm = _WarmProcess(process, link)
             self._processes.append(warm)

@@ -91,7 +91,7 @@ def test_steps_of_the_profiler_are_runs_and_the_busiest_thread_counts():
 
 def test_calls_that_nobody_recorded_cannot_be_joined():
     """A file has none; a trace without operators has nothing to join."""
-    with pytest.raises(InputError, match="does not record the PyTorch operator"):
+    with pytest.raises(InputError, match="does not record PyTorch operators"):
         match_torch_operators([op("aten::conv2d", 0, 1)], model())
     with pytest.raises(InputError, match="no PyTorch operators"):
         match_torch_operators([step(0, 1)], MODEL)

@@ -56,7 +56,7 @@ def test_the_phases_of_a_step(tmp_path, line):
     assert (bench.request.flags["train"], bench.request.flags["optimizer"]) == (True, "adamw")
     peak = ("--peak-tflops", "1", "--bandwidth", "1", "--input", "4x3")
     status, _, err = line("efficiency", target, *peak, "--bench", file)
-    assert (status, "is a training step" in err) == (2, True)
+    assert (status, "the time of a training step" in err) == (2, True)
     status, out, _ = line("render", file)
     assert status == 0
     assert "MACs a training step of 4 examples" in " ".join(out.split())

@@ -433,6 +433,16 @@ def test_a_configuration_is_read_or_refused_by_name(line, project, tmp_path, tex
         assert json.loads((tmp_path / "q.json").read_text())[0]["location"]["lines"]["begin"] == 2
 
 
+def test_a_name_without_quotes_is_corrected_for_its_file(line, tmp_path, monkeypatch):
+    """The tables of pyproject.toml are below [tool.crossflops]."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.crossflops.budgets.model.onnx]\nrules = ["macs <= 1"]\n'
+    )
+    err = line("check")[2]
+    assert 'hint: write [tool.crossflops.budgets."model.onnx"]' in err
+
+
 def test_outputs_have_files_of_their_own(line, project):
     """One would replace the other. A target that is named twice is held once."""
     project("macs <= 30")

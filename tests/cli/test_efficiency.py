@@ -67,7 +67,7 @@ def test_a_device_with_variants_lists_them_and_ends_with_2(efficiency):
     assert "v100s-pcie 130.0 TFLOP/s 25.1 %" in out
     assert err == (
         "error: 'V100' is the name of 4 devices with different peaks\n"
-        "hint: write one of these names: --device v100-pcie | v100-sxm2 | v100-sxm3 | v100s-pcie\n"
+        "hint: write one of these names: v100-pcie | v100-sxm2 | v100-sxm3 | v100s-pcie\n"
     )
 
 

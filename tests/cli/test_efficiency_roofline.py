@@ -218,6 +218,18 @@ def test_refused(line, arguments, said):
     assert len(err.splitlines()) == 2
 
 
+def test_another_device_without_a_bandwidth_is_refused(line, small, tmp_path):
+    """--bandwidth is that of the device that ran, so the remedy is the file of the other one."""
+    file = tmp_path / "devices.toml"
+    file.write_text("[devices.my-card]\npeaks = {bf16 = 112e12}\n")
+    status, _, err = line(
+        "efficiency", small, *H100, "--what-if", "device=my-card", "--catalogue", str(file)
+    )
+    assert status == 2
+    assert err.startswith("error: the memory bandwidth of my-card is unknown\nhint: describe")
+    assert "--bandwidth" not in err
+
+
 def test_a_picture(line, small, tmp_path):
     """Beside the text, as the suffix says."""
     file = tmp_path / "roof.svg"

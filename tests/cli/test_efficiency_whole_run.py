@@ -5,7 +5,11 @@ import json
 import pytest
 
 from crossflops import efficiency
+from crossflops.errors import InputError
+from crossflops.ir.trace import Setting, Trace
 from crossflops.report.efficiency import EfficiencyReport
+from crossflops.verbs.count import CountedModel
+from crossflops.verbs.efficiency.work import _optimizer_step_work
 from tests.onnx_files import saved, with_weights
 
 CHAIN = """
@@ -147,6 +151,36 @@ def test_what_makes_no_run_is_refused(line, chain, arguments, error):
     assert (status, out) == (2, "")
     assert error in err
     assert "hint: " in err
+
+
+def test_tokens_that_are_missing_are_named_by_the_option_that_needs_them(line):
+    """The work of sizes is that of a token, so a number of examples needs their length."""
+    status, _, err = line("efficiency", "--params", "7G", "--train", "--run-examples", "5")
+    assert status == 2
+    assert err.startswith("error: --run-examples needs the number of tokens per example\n")
+    arguments = ("--params", "7G", "--train", "--run-examples", "5", "--tokens", "8")
+    assert line("efficiency", *arguments)[0] == 0
+
+
+def test_an_optimizer_of_a_tool_number_is_refused_by_its_cause(line, chain):
+    """A target is there, so the message names the option that replaces its count."""
+    arguments = ("--train", "--run-examples", "5", "--batch", "1", "--optimizer", "adamw")
+    status, _, err = line("efficiency", chain, *arguments, "--as", "exact-2k-1")
+    assert status == 2
+    assert "leave out --as and --compare" in err
+
+
+@pytest.mark.parametrize(
+    ("framework", "remedy"), [("jax", "--trainable 0"), ("sklearn", "convert the model to ONNX")]
+)
+def test_an_optimizer_needs_the_trained_parameters(framework, remedy):
+    """A model of JAX without parameters gets them as an input; others do not say what they are."""
+    trace = Trace(calls=(), modules=(), setting=Setting(), framework=framework)
+    counted = CountedModel(trace=trace, graph=None, ledger=None)
+    with pytest.raises(InputError, match="it is unknown which parameters") as caught:
+        _optimizer_step_work("adamw", counted, None)
+    assert caught.value.hint.startswith("leave out --optimizer, or ")
+    assert remedy in caught.value.hint
 
 
 def test_from_python(chain):

@@ -28,6 +28,9 @@ def test_a_file_is_asked(line, report, tmp_path):
     status, out, err = line("render", str(file), "--module", "a.c")
     assert (status, out) == (2, "")
     assert err == "error: the model has no module 'a.c'\nhint: modules with similar names: a.b\n"
+    err = line("render", str(file), "--module", "q")[2]
+    assert "similar" not in err
+    assert "hint: name one of its modules, such as a" in err
     assert line("render", str(file), "--top", "3")[0] == 0
 
 

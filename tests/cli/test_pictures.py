@@ -57,7 +57,8 @@ def test_a_measured_run_under_its_roofline(line, small, bench):
 
 
 @pytest.mark.parametrize(
-    "more", [("--batch", "4"), ("--latency-ms", "5"), ("--examples-per-second", "1")]
+    "more",
+    [("--batch", "4"), ("--latency-ms", "5"), ("--examples-per-second", "1"), ("--train",)],
 )
 def test_a_second_time_is_refused(line, small, bench, more):
     """The run says how long it took, and at which batch."""

@@ -40,7 +40,9 @@ def test_a_name_of_several_devices_is_refused_with_the_options_to_give(name):
     """A share by the peak of one of them would be several times too high."""
     with pytest.raises(UnknownNameError, match="is a machine, not a device") as caught:
         find_device(name)
-    assert caught.value.hint == f"give {OPTIONS[name]}"
+    devices, _, number = OPTIONS[name].removeprefix("--device ").partition(" --devices ")
+    more = f"; `crossflops efficiency` takes --devices {number} with it" if number else ""
+    assert caught.value.hint == f"name the device: {devices}{more}"
 
 
 @pytest.mark.parametrize("name", ["0xH100", "8xfoo", "x8", "v9-8", "dgx"])

@@ -116,8 +116,13 @@ def test_precisions_as_they_are_stored():
     """By the element types of the graph; mixed operands have no one peak."""
     assert by_precision(precision="graph") == {"fp32": 200, "bf16": 140}
     packed = Piece(macs=Fraction(1), stored="float32xint4")
-    with pytest.raises(InputError, match="float32xint4"):
+    with pytest.raises(InputError, match="float32xint4") as caught:
         work_terms((packed,), TrainingOptions(), Causality(), Precisions(precision="graph"))
+    assert "--precision-of Conv=tf32" in caught.value.hint
+    untyped = Piece(macs=Fraction(1))
+    with pytest.raises(InputError, match="the type in which the values") as caught:
+        work_terms((untyped,), TrainingOptions(), Causality(), Precisions(precision="graph"))
+    assert "--precision-of" not in caught.value.hint
 
 
 def test_shares_of_the_work():

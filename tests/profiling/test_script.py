@@ -78,7 +78,7 @@ def test_a_script_with_fewer_steps_says_so(tmp_path):
     (tmp_path / "train.py").write_text(NET)
     done = profiled(tmp_path, sys.executable, "train.py", "0", options=("--step", "9"))
     assert error(done) == (
-        "error: no step was profiled: the optimizer made only 4 times, but step 9 was requested"
+        "error: no step was profiled: the optimizer made only 4 steps, but step 9 was requested"
     )
 
 

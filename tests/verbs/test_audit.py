@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from crossflops.errors import InputError
+from crossflops.errors import CrossflopsError, InputError
 from crossflops.verbs import audit
 from crossflops.verbs.audit import AuditChoice, audit_table
 from crossflops.verbs.published_tables import read_published_table
@@ -91,6 +91,14 @@ def test_what_was_counted_is_not_counted_again(folder, monkeypatch):
     assert [row.status for row in result.rows] == ["exact", "exact"]
     audit_table(path, AuditChoice(as_=("exact-2k-1",), store="kept"))
     assert counted[2:] == ["one.onnx", "two.onnx"]
+
+
+def test_a_file_is_not_the_folder_of_the_store(folder):
+    """The message names the option."""
+    path = table(folder, "model,MACs\none.onnx,30\n")
+    choice = AuditChoice(as_=("elementwise-1",), store="one.onnx")
+    with pytest.raises(CrossflopsError, match=r"cannot use one\.onnx as the folder of --store"):
+        audit_table(path, choice)
 
 
 def test_a_broken_file_of_the_store_is_counted_again(folder):

@@ -235,7 +235,10 @@ def _unknown_slice_error(name: str, part: str, why: str) -> UnknownNameError:
     """Return the error that the peak of `name` is unknown; `part` says what it is, `why` the
     reason.
     """
-    hint = "give --peak-tflops: full peak x SMs reported by the driver / all SMs"
+    hint = (
+        "give --peak-tflops X, with X = peak of the whole device x SMs that the driver reports / "
+        "all SMs"
+    )
     return UnknownNameError(f"the peak of {name!r} is unknown: it is {part}, and {why}", hint)
 
 
@@ -251,7 +254,7 @@ class AmbiguousDeviceError(UnknownNameError):
         ids = " | ".join(device.label for device in candidates)
         super().__init__(
             f"{name!r} is the name of {len(candidates)} devices with different peaks",
-            f"write one of these names: --device {ids}",
+            f"write one of these names: {ids}",
         )
         self.name = name
         self.candidates = candidates
@@ -558,7 +561,7 @@ def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, 
         ) from error
     except ValueError as error:  # no UTF-8, or no TOML
         raise InputError(
-            f"{file} is not valid TOML: {error}", "correct the line that the message names"
+            f"{file} is not valid TOML: {error}", "correct it at that place, and save it in UTF-8"
         ) from error
     tables = content.get(_TABLE)
     if not isinstance(tables, dict) or not tables:

@@ -57,12 +57,12 @@ def reject_machine_name(name: str, find: Callable[[str], tuple[Device, ...]]) ->
     # a chip may be several devices to its framework, by each of which a share is
     count = machine.chips * bearers[0].framework_devices_per_package
     labels = " | ".join(device.label for device in bearers)
-    devices = f" --devices {count}" if count > 1 else ""
+    devices = f"; `crossflops efficiency` takes --devices {count} with it" if count > 1 else ""
     chips = "1 chip" if machine.chips == 1 else f"{machine.chips} chips"
     raise UnknownNameError(
         f"{name!r} is a machine, not a device: it has {chips}, "
         f"{' or '.join(d.label for d in bearers)}",
-        f"give --device {labels}{devices}",
+        f"name the device: {labels}{devices}",
     )
 
 

@@ -46,7 +46,7 @@ def sparse_peak(device: Device, precision: str) -> float:
         dense_peak_rate(device, precision)
         raise UnknownNameError(
             f"{device.label} has no sparse peak for {precision}",
-            "use the dense peak",
+            f"use the dense peak: write {precision}, without {SPARSE}",
         )
     return top
 
@@ -113,7 +113,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
             return self.given[ANY]
         raise UnknownNameError(
             f"no peak is given for {precision or 'this run'}",
-            f"add --peak-tflops {precision or 'P'}=X; given: {', '.join(self.given)}",
+            f"add --peak-tflops {precision or 'P'}=X; given: {', '.join(self.given) or 'none'}",
         )
 
 

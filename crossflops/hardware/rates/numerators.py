@@ -81,7 +81,8 @@ def parse_count(text: str) -> int:
     value = Fraction(match[1]) * power
     if value.denominator != 1:
         raise InputError(
-            f"a count must be a whole number, got {text}", "give all digits of the count"
+            f"a count must be a whole number, got {text}",
+            "write, for example, 4.112G or 4111514624",
         )
     return value.numerator
 

@@ -49,6 +49,7 @@ _TEXTS = frozenset(
 _LISTS = frozenset(("peak_tflops", "mix", "precision_of"))
 _FIELDS = _WHOLE | _REAL | _TEXTS | _LISTS | {"train"}
 _SPEEDS = frozenset(WAYS)
+_CELLS = "give one cell for each column; put a cell that contains a comma in quotes"
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +138,7 @@ def _parse_run_rows(
             mismatch = f"the row has {len(cells)} cells, but the table has {len(heads)} columns"
             yield RunRow(
                 line=line,
-                trouble=InputError(mismatch, "put a cell that contains a comma in quotes"),
+                trouble=InputError(mismatch, _CELLS),
             )
             continue
         try:
@@ -171,9 +172,9 @@ def _parse_cell_value(name: str, text: str) -> Any:
     except ValueError:
         number = 0
     if not 1e-30 <= number <= 1e30:
+        kind = "whole number of at least 1" if name in _WHOLE else "positive number"
         raise InputError(
-            f"{name.replace('_', ' ')} must be a positive number, got {text!r}",
-            "give a positive number",
+            f"{name.replace('_', ' ')} must be a {kind}, got {text!r}", f"give a {kind}"
         )
     return number
 
@@ -238,7 +239,7 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
         if len(cells) != len(heads):
             raise InputError(
                 f"{where}: {len(cells)} cells for {len(heads)} columns",
-                "write one cell in this line for each column that the first line names",
+                _CELLS,
             )
         seconds = _parse_seconds(cells[clock], _TIMES[heads[clock]], where)
         name = cells[module].strip()

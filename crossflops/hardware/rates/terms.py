@@ -471,18 +471,26 @@ def _piece_precision_shares(
     if precisions.mix:
         return parse_precision_mix(precisions.mix)
     if precisions.precision == GRAPH:
-        return {precision_of_stored_type(piece.stored): Fraction(1)}
+        remedy = (
+            "give --precision fp16 (or another) instead of graph, or --precision-of OPERATOR=P "
+            "for these nodes, such as --precision-of Conv=tf32"
+            if piece.stored
+            else "give --precision fp16 (or another) instead of graph"
+        )
+        return {precision_of_stored_type(piece.stored, remedy): Fraction(1)}
     return {precisions.precision: Fraction(1)}
 
 
-def precision_of_stored_type(stored: str) -> str:
+def precision_of_stored_type(stored: str, remedy: str) -> str:
     """Return the precision that a stored dtype means, such as "fp32" for "float32". Raises
-    InputError if it is unknown.
+    InputError with `remedy` if it is unknown.
     """
     if stored not in PRECISIONS:
         raise InputError(
-            f"the precision in which nodes of the type {stored or '(unknown)'} run is unknown",
-            "give --precision, or --precision-of PATTERN=P for these nodes",
+            f"no precision is known for values stored as {stored}"
+            if stored
+            else "the type in which the values are stored is unknown, so the precision is unknown",
+            remedy,
         )
     return PRECISIONS[stored]
 

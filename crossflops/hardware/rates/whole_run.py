@@ -88,8 +88,8 @@ def check_run_length_options(
         )
     if run_length.optimizer and not (model and batch):
         raise InputError(
-            "--optimizer requires a TARGET and --batch",
-            "give a TARGET and --batch B, or leave out --optimizer",
+            "--optimizer requires --batch, and a TARGET without --as and --compare",
+            "give both and leave out --as and --compare, or leave out --optimizer",
         )
 
 
@@ -117,8 +117,9 @@ def run_length_in_units(run: MeasuredRun, unit: str) -> Length:
         total = examples * tokens if tokens else None
     units = total if unit == "token" else examples
     if units is None:
+        flag = next(name for name in _FLAGS if getattr(run_length, name) is not None)
         raise InputError(
-            "--run-tokens needs the number of tokens per example",
+            f"--{flag.replace('_', '-')} needs the number of tokens per example",
             "add --tokens N",
         )
     steps = examples / a_step if a_step and examples is not None else None

@@ -191,9 +191,15 @@ def comparison_figure(report: Report, name: str) -> Canvas:
     else:
         drawn = _waterfalls_with_titles(report)
     if not drawn:
+        if isinstance(report.against, Against):
+            raise InputError(
+                "--plot has nothing to draw: the MACs of the two models do not differ",
+                "leave out --plot",
+            )
         raise InputError(
-            "--plot has nothing to draw: no tool differs from the native count",
-            "choose tools whose totals differ",
+            "--plot has nothing to draw: no tool has a number whose difference from the native "
+            "count is explained",
+            "compare the model with other tools, or leave out --plot",
         )
     return stack_canvases(drawn, report.name)
 

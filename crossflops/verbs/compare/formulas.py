@@ -30,7 +30,7 @@ def compare_with_formulas(request: Request, names: Sequence[str] = ()) -> Report
         if convention.formula is None:
             raise InputError(
                 f"--as {convention.tool}: {convention.tool} is not a formula for language models",
-                f"use `crossflops count --as {convention.tool}`, or --tool {convention.tool}",
+                f"leave out this --as, or use `crossflops count --as {convention.tool}`",
             )
     report, _ = native_count(msgspec.structs.replace(request, as_=texts))
     typed = {"as_": tuple(names)} if names else {"llm": True}

@@ -73,9 +73,11 @@ def _check_tools_in_report(profiles: Sequence[Profile | Failure], tools: Sequenc
     tried = {answer.tool for answer in profiles}
     for tool in tools:
         if tool not in tried:
-            there = ", ".join(sorted(tried)) or "none"
             raise UnknownNameError(
-                f"{tool} is not in this report", f"name one of the tools in it: {there}"
+                f"{tool} is not in this report",
+                f"name one of the tools in it: {', '.join(sorted(tried))}"
+                if tried
+                else f"compare the model with it: crossflops compare TARGET --tool {tool}",
             )
 
 

@@ -377,10 +377,17 @@ def with_bench_result(question: Question) -> tuple[Question, Bench | None]:
             "leave out --bench, or the other speed",
         )
     if (bench.step is not None) != question.training.train:
-        timed = "a forward pass" if bench.step is None else "a training step"
+        if question.training.train:
+            raise InputError(
+                "the file of --bench has the time of a forward pass, but --train asks for a "
+                "training step",
+                "leave out --train, or give a file written by `crossflops bench MODEL --train "
+                "-o FILE.json`",
+            )
         raise InputError(
-            f"the run of --bench is {timed}, which does not agree with --train",
-            "leave out --train" if bench.step is None else "add --train",
+            "the file of --bench has the time of a training step, but without --train a forward "
+            "pass is rated",
+            f"add --train, or {_HINT}",
         )
     batch = question.speed.batch or measurement.batch
     if batch != measurement.batch:
@@ -443,15 +450,18 @@ def check_roofline_question(question: Question, request: Request | None) -> None
         )
     if request is None and question.language.context is None:
         raise InputError(
-            f"{option} requires a model, --context or --bytes-per-example",
-            "give the model; or add --bytes-per-example N; or, for decoding, write --context T "
-            "instead of --seq",
+            f"{option} needs bytes, which --params without --context does not give",
+            "give the model instead of its sizes, add --bytes-per-example N, or write --context T "
+            "instead of --seq if the text is decoded",
         )
     if work.compare or question.precisions.mix:
         whose = "--compare" if work.compare else "--mix"
         raise InputError(
             f"{option} needs the counts of nodes, but {whose} gives only a total",
-            "leave out one of the two; --precision-of PATTERN=P sets the precision of nodes",
+            f"leave out {option} or {whose}"
+            if work.compare
+            else "write --precision-of PATTERN=P, which sets the precision of nodes, instead of "
+            "--mix",
         )
 
 

@@ -14,7 +14,7 @@ from crossflops.hardware.rates.terms import Piece
 _SIZES_ALONE = (
     "leave out {option}, or give --params, --layers and --hidden instead of a model or --macs"
 )
-_UNTOLD = "needs the counts of nodes, but --macs, --as and --compare give only a total"
+_UNTOLD = "needs the counts of nodes, which only a TARGET without --macs, --as and --compare has"
 _NODES = "give the model, and leave out --macs, --as and --compare"
 
 
@@ -304,7 +304,7 @@ USES: dict[str, tuple[Use, ...]] = {
         Use(
             lambda work: work.has_only_sizes or work.fields["step_ms"],
             "applies only to a model given by its sizes, without a TARGET and --macs",
-            "leave out {option}; the parameters of the TARGET are counted",
+            "leave out {option}; the parameters of a TARGET are counted",
         ),
     ),
     "layers": (_OF_SIZES,),
@@ -403,7 +403,7 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         sizes.causal_share(False, width) != sizes.causal_share(False) for sizes in scores
     ):
         raise InputError(
-            f"--window {width} has no effect: causal attention of the model has at most "
+            f"--window {width} has no effect: no causal attention of the model has more than "
             f"{width} keys",
             "leave out --window",
         )

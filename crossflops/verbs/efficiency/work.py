@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.frontends import knows_trainable_parameters
+from crossflops.frontends import knows_trainable_parameters, require_known_trainable_parameters
 from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
@@ -215,14 +215,23 @@ def _to_single_example(
 def _optimizer_step_work(
     name: str, counted: CountedModel, exact: Steps | None
 ) -> OptimizerStep | None:
-    """Return the work of one step of the named optimizer; None if no optimizer is named."""
+    """Return the work of one step of the named optimizer; None if no optimizer is named.
+
+    `exact` is None if the framework does not say which parameters are trained. Raises InputError
+    then.
+    """
     if not name:
         return None
     if exact is None:
-        raise InputError(
-            f"the parameters that {name} updates are unknown without a model",
-            "leave out --optimizer",
-        )
+        try:
+            require_known_trainable_parameters(counted.trace)
+        except InputError as error:
+            raise InputError(
+                "it is unknown which parameters of the model are trained, so the work of "
+                f"{name} cannot be counted",
+                f"leave out --optimizer, or {error.hint}",
+            ) from error
+    assert exact is not None
     from crossflops.ledger.optimizer import optimizer_step
 
     return optimizer_step(name, counted.trace, exact)

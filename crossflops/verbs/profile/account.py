@@ -378,7 +378,9 @@ def find_profile_peak(
     this machine. Raises UnknownNameError for a device or a precision that was asked for and is not
     known: no other is taken for it.
     """
-    precision = rated.precision or precision_of_stored_type(stored)
+    precision = rated.precision or precision_of_stored_type(
+        stored, "give --precision, such as --precision fp16"
+    )
     provided = dict(map(parse_peak_tflops, rated.peak_tflops))
     if provided:
         rate = provided.get(precision, provided.get(ANY))

@@ -134,11 +134,13 @@ def _check_trainable_request(request: Request) -> None:
     if request.is_file:
         raise InputError(
             "`crossflops profile` cannot train an ONNX file",
-            "give a PyTorch model, or give the times with --fwd-ms, or use `crossflops bench`",
+            "give a PyTorch model, or the measured times with --fwd-ms and --bwd-ms",
         )
     if request.frozen or request.trainable:
+        which = "--frozen" if request.frozen else "--trainable"
         raise InputError(
-            "--frozen and --trainable cannot be used, because `crossflops profile` runs the model",
+            f"{which} cannot be used, because `crossflops profile` runs the model"
+            " with its own settings",
             "set requires_grad of the parameters in the model, or give the times with --fwd-ms",
         )
 

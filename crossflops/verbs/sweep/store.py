@@ -146,8 +146,8 @@ class SweepStore:
             index.execute("DELETE FROM rows WHERE content = ?", (name,))
         file.unlink(missing_ok=True)
         raise InputError(
-            f"{file} is damaged or not there; its row was removed",
-            "run the sweep again: it counts this row anew",
+            f"{file} is damaged or does not exist, so its row was removed from the store",
+            "run the sweep again",
         )
 
     def _content_file(self, name: str) -> Path:

@@ -34,6 +34,7 @@ from crossflops.targets.request import Request
 _SHARED = ("tools", "as", "train")
 _SUITE_KEYS = (*_SHARED, "published", "model")
 _MODEL_KEYS = ("target", "input", "arg", "dim", *SIZES, "family", *_SHARED)
+_MODEL_TABLE = 'a model is written as [[model]] with target = "model.onnx"'
 _EXAMPLE = 'write [[model]] with target = "model.onnx"'
 
 
@@ -62,9 +63,14 @@ def read_suite(suite: str | Path | Mapping[str, Any]) -> Suite:
     try:
         table = tomllib.loads(read_file_bytes(path).decode("utf-8-sig"))
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", "give a TOML file") from error
+        raise InputError(
+            f"cannot read the suite {path}: {error.strerror}", "give a TOML file"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}", _EXAMPLE) from error
+        raise InputError(
+            f"the suite {path} is not valid TOML: {error}",
+            f"correct it at that place; {_MODEL_TABLE}",
+        ) from error
     return _suite_from_table(table, str(path), path.name, path.parent)
 
 
@@ -122,7 +128,9 @@ def _model_items(model: Mapping[str, Any], where: str) -> Iterator[SuiteItem]:
         raise InputError(f"{where} has no target", _EXAMPLE)
     train = model.get("train", False)
     if not isinstance(train, bool):
-        raise InputError(f"train of {where} must be true or false, got {train!r}", "train = true")
+        raise InputError(
+            f"train of {where} must be true or false, got {train!r}", "write train = true"
+        )
     tools = _texts_of_key(model, "tools", where, '["thop"]') if "tools" in model else None
     conventions = _texts_of_key(model, "as", where, '["thop@0.0.31"]')
     if train and conventions:

@@ -10,6 +10,8 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("tf2onnx")
 
 import crossflops
+from crossflops.errors import CrossflopsError
+from crossflops.export import program
 from crossflops.export.program import save_with_uniform_weights
 from crossflops.load import decode_onnx_model
 from crossflops.load.payload import NUMBER, fill_model_weights
@@ -94,7 +96,7 @@ def test_a_target_that_reads_its_weights_is_built_with_them(tmp_path):
     assert report.macs == 2 * 5000 * 5000
 
 
-def test_a_file_for_tools_has_them(tmp_path):
+def test_a_file_for_tools_has_them(tmp_path, monkeypatch):
     """Whoever loads the file finds as many numbers as the shapes say."""
     keras = pytest.importorskip("keras")
     import tensorflow as tf
@@ -114,12 +116,16 @@ def test_a_file_for_tools_has_them(tmp_path):
         for initializer in load_from_string(fill_model_weights(data)).graph.initializer
         if len(initializer.dims) == 2
     )
-    save_with_uniform_weights(data, tmp_path / "model.onnx")
+    save_with_uniform_weights(data, tmp_path / "model.onnx", "")
     assert load_from_string((tmp_path / "model.onnx").read_bytes()) == load_from_string(
         fill_model_weights(data)
     )
     values = numpy_helper.to_array(weight)
     np.testing.assert_array_equal(values, np.full((40, 50), NUMBER, np.float32))
+    monkeypatch.setattr(program, "LIMIT", 40 * 50 * 4 - 1)
+    with pytest.raises(CrossflopsError, match="larger than the limit of 2 GiB") as caught:
+        save_with_uniform_weights(data, tmp_path / "large.onnx", "give the file of this verb")
+    assert caught.value.hint == "give the file of this verb"
     assert [
         tuple(initializer.dims)
         for initializer in decode_onnx_model(data).graph.initializer

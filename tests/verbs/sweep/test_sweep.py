@@ -202,7 +202,7 @@ def test_the_command_says_its_pace_and_exports(folder, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("absent.toml --store s", "cannot read absent.toml"),
+        ("absent.toml --store s", "cannot read the suite absent.toml"),
         ("suite.toml", "Missing option '--store'"),
         ("suite.toml --store s --dask tcp://x:1 --ray", "--dask and --ray"),
         ("suite.toml --store s --ray --jobs 2", "--jobs has no effect"),
