@@ -36,7 +36,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     limits: BenchLimits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=3.0)
 
 
-class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredSteps(msgspec.Struct, frozen=True, kw_only=True):
     """The measured steps: see `crossflops.report.profile`."""
 
     iterations: Measurement
@@ -49,9 +49,9 @@ class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
     has_gradients: bool
 
 
-def train_and_watch(
+def train_and_measure(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
-) -> WatchedSteps:
+) -> MeasuredSteps:
     """Train the model in place for some steps; return their times and memory. Raises
     NormalizeError if a step raises.
     """
@@ -86,7 +86,7 @@ def _limiting_threads(threads: int) -> Iterator[None]:
 
 def _measure_training(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
-) -> WatchedSteps:
+) -> MeasuredSteps:
     """Train the model for some steps; return the times of steps and modules, and the peak memory
     in bytes.
     """
@@ -97,7 +97,8 @@ def _measure_training(
         with torch.enable_grad():
             iterations, phases = _time_steps(step, recipe)
             watched = sorted(
-                (_watch_step(model, step) for _ in range(WATCHED)), key=_whole_step_seconds
+                (_time_step_with_hooks(model, step) for _ in range(WATCHED)),
+                key=_whole_step_seconds,
             )
             inner, outer = _step_peak_memory(model, step, device)
     except Exception as error:  # whatever the model raises is its word
@@ -105,7 +106,7 @@ def _measure_training(
         raise NormalizeError(
             what, "check that the model can be trained on these inputs"
         ) from error
-    return WatchedSteps(
+    return MeasuredSteps(
         iterations=iterations,
         phases=phases,
         watched=watched[WATCHED // 2],
@@ -149,7 +150,7 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
     last = step.marks[-iterations.runs :]
     full = median_low(step.step_seconds(marks) for marks in last)
     marks = next(marks for marks in last if step.step_seconds(marks) == full)
-    forward, backward, optimizer = step.resolve_phases(marks)
+    forward, backward, optimizer = step.forward_backward_optimizer_seconds(marks)
     phases = StepPhases(
         whole=full,
         forward=forward,
@@ -294,7 +295,7 @@ class _Step:
         """Return the seconds of the step with these time marks, from its begin to its end."""
         return self._clock.seconds_between(marks.start, marks.end)
 
-    def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
+    def forward_backward_optimizer_seconds(self, marks: _StepMarks) -> tuple[float, float, float]:
         """Return the seconds of forward pass, backward pass and optimizer in the step with these
         time marks.
         """
@@ -320,7 +321,7 @@ def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | N
     return sum(sums[1:], sums[0]) if sums else None
 
 
-def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
+def _time_step_with_hooks(model: "nn.Module", step: _Step) -> StepTimes:
     """Run one training step with hooks; return the times of its modules and phases."""
     watch = Watch(model)
     watch.start()

@@ -358,7 +358,7 @@ class Watch:
         self.active = True
         try:
             self._watch_modules()
-            self._watch_copies()
+            self._leave_hooks_out_of_copies()
             self._watch_calls()
             self._watch_backward()
             self._watch_optimizers()
@@ -551,7 +551,7 @@ class Watch:
 
         self._undo.append(undo)
 
-    def _watch_copies(self) -> None:
+    def _leave_hooks_out_of_copies(self) -> None:
         """Make copies and pickles of modules leave out the hooks of this watch.
 
         Of a copy the function around the model would run the model, and no file takes a function.
@@ -621,7 +621,7 @@ class Watch:
         self._assign_autograd_nodes(path, output)
         self._threads.call = enclosing
         if call is not None:
-            call.on_return(output)
+            call.record_output_gradients(output)
 
     def _watch_calls(self) -> None:
         """Replace `nn.Module.__call__` to record calls that no recorded call encloses, of
@@ -803,7 +803,7 @@ class Watch:
             if self.active:
                 since = time.perf_counter()
                 if call is not None:
-                    call.begin_node(self._pass, self._is_restricted, node, came)
+                    call.record_node_begin(self._pass, self._is_restricted, node, came)
                 running.append(self._spans.begin(path, "backward", since))
 
         def end_node_span(went: Any, _: Any) -> None:
@@ -813,7 +813,7 @@ class Watch:
             if running:
                 since = self._spans.end(running.pop())
                 if call is not None:
-                    call.end_node(self._pass, node, went)
+                    call.record_node_end(self._pass, node, went)
                 self._spans.add_hook_time(since)
 
         for handle in (node.register_prehook(begin_node_span), node.register_hook(end_node_span)):
@@ -831,7 +831,7 @@ class Watch:
         def report_second_order(_: Any) -> None:
             """Report to the calls that a second-order backward pass runs through them."""
             for call in through if self.active else ():
-                call.begin_second_order(self._pass)
+                call.record_second_order_pass(self._pass)
 
         while todo:
             node = todo.pop()

@@ -75,7 +75,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def may_halve(self) -> bool:
+    def can_causal_mask_hide_scores(self) -> bool:
         """True if a causal mask may hide a part of the attention scores."""
         return self.may_be_causal and 1 < self.queries <= self.keys
 
@@ -86,7 +86,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
         asked = (window, self.masked_window if half else 0) if self.may_be_causal else ()
         width = self.window or min(filter(None, asked), default=self.keys)
         full = self.queries * self.keys
-        if not half or not self.may_halve:
+        if not half or not self.can_causal_mask_hide_scores:
             return Fraction(min(width, self.keys) * self.queries, full)
         first = self.keys - self.queries  # the keys that the first query sees, itself left aside
         growing = min(max(width - first, 0), self.queries)
@@ -372,7 +372,7 @@ class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece, ...]
 
 
-def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
+def three_passes_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
     """Return by how much 3 passes over all pieces exceed the counted passes; None if they do
     not.
     """

@@ -428,7 +428,7 @@ def _branch_blocks(report: Report) -> list[Block]:
 
 
 def _first_table_rows(
-    heading: str, columns: tuple[Column, ...], rows: Sequence[Row], content: str
+    heading: str, columns: tuple[Column, ...], rows: Sequence[Row], row_noun: str
 ) -> list[Block]:
     """Return a heading and a table with the first rows; [] if there are no rows."""
     if not rows:
@@ -437,7 +437,7 @@ def _first_table_rows(
     if rest <= 0:
         return [Heading(heading), Table(columns=columns, rows=tuple(rows))]
     first = Table(columns=columns, rows=tuple(rows[:NAMED]))
-    more = Text(f"and {count_with_noun(rest, content)} more, all named in the JSON report", " ")
+    more = Text(f"and {count_with_noun(rest, row_noun)} more, all named in the JSON report", " ")
     every = Table(columns=columns, rows=tuple(rows))
     return [Heading(heading), Figure("table", every, instead=(first, more))]
 

@@ -24,7 +24,7 @@ from crossflops.verbs.compare.groups import (
     conventions_of_native_tools,
     file_reading_tools,
     group_for_model,
-    is_foreign_to_tools,
+    may_need_another_framework,
 )
 from crossflops.verbs.compare.plan import Limits, PlannedModel
 from crossflops.verbs.compare.questions import naming_model_in_errors
@@ -36,9 +36,9 @@ from crossflops.workers.process import Background, can_fork_this_process
 from crossflops.workers.warm import (
     can_use_fork_servers,
     fork_background_computation,
-    import_numpy,
+    import_numpy_without_threads,
     limiting_pytorch_to_one_thread,
-    unfreeze_memory,
+    unfreeze_inherited_objects,
 )
 
 _LARGE = 250_000_000  # bytes of weights that are held once while tools run, and looked for after
@@ -158,7 +158,7 @@ class ToolRunner:
         self._large: set[int] = set()
         self._released: dict[int, float] = {}  # when the first tool of a model was
         if self.can_fork:
-            import_numpy()
+            import_numpy_without_threads()
 
     @property
     def can_fork(self) -> bool:
@@ -242,7 +242,7 @@ class ToolRunner:
 
     def free_counted_model(self, model: PreparedModel) -> None:
         """Free the memory of a model that was counted."""
-        unfreeze_memory(collect=model.number in self._large)
+        unfreeze_inherited_objects(collect=model.number in self._large)
 
     def run_tools(self, model: PreparedModel, failures: Answers) -> Answers:
         """Run all tools on a model; return {tool: answer} in the order in which they end.
@@ -302,7 +302,7 @@ class ToolRunner:
         if request.is_file:
             return None
         is_here = request.given is not None or not self._limits.isolate
-        if not (is_here or model.is_shared or is_foreign_to_tools(request, model.choice)):
+        if not (is_here or model.is_shared or may_need_another_framework(request, model.choice)):
             return None
         try:
             built = _build_counted_source(request)
