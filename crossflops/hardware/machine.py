@@ -405,25 +405,27 @@ def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
     device = Gpu(
         name=_decode_gpu_name(nvml.nvmlDeviceGetName(handle)),
         driver="NVML",
-        memory=_driver_answer(lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
-        clock=_driver_answer(
+        memory=_driver_result_or_none(lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
+        clock=_driver_result_or_none(
             lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6
         ),
-        memory_clock=_driver_answer(
+        memory_clock=_driver_result_or_none(
             lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6
         ),
-        bus=_driver_answer(lambda: int(nvml.nvmlDeviceGetMemoryBusWidth(handle))),
-        power=_driver_answer(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
-        lanes=_driver_answer(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
+        bus=_driver_result_or_none(lambda: int(nvml.nvmlDeviceGetMemoryBusWidth(handle))),
+        power=_driver_result_or_none(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
+        lanes=_driver_result_or_none(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
     )
-    mode = _driver_answer(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
+    mode = _driver_result_or_none(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
     return [device] if not mode else _mig_slices(nvml, handle, device)
 
 
 def _mig_slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
     """Return the MIG slices of an NVIDIA GPU, each with its memory, clock and number of SMs."""
     slices = []
-    for index in range(_driver_answer(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
+    for index in range(
+        _driver_result_or_none(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0
+    ):
         with suppress(Exception):  # there are fewer than there may be
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             facts = nvml.nvmlDeviceGetAttributes(part)
@@ -464,12 +466,12 @@ def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
     return Gpu(
         name=next((name for name in names if name and not name.startswith("0x")), "GPU of AMD"),
         driver="rocm-smi",
-        memory=_driver_answer(lambda: float(plain["vram total memory (b)"])),
-        power=_driver_answer(lambda: float(plain["max graphics package power (w)"])),
+        memory=_driver_result_or_none(lambda: float(plain["vram total memory (b)"])),
+        power=_driver_result_or_none(lambda: float(plain["max graphics package power (w)"])),
     )
 
 
-def _driver_answer(question: Callable[[], Any]) -> Any:
+def _driver_result_or_none(question: Callable[[], Any]) -> Any:
     """Return the result of a driver call, or None if it raises an error."""
     try:
         return question()

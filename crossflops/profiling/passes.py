@@ -92,13 +92,15 @@ class ModelCall:
         self.trained = tuple(weight.requires_grad for weight in module.parameters())
         self.is_transformed = is_in_func_transform()
         self._has_grad = torch.is_grad_enabled()
-        self._sources = [_gradient_identity(tensor) for tensor in tensor_leaves((args, kwargs))]
+        self._sources = [
+            _gradient_identity(tensor) for tensor in tensors_in_graph_order((args, kwargs))
+        ]
         self._ends: list[Edge | None] = []
         self._seen: dict[int, _PassNodes] = {}
         self._second_order: set[int] = set()
         self._is_batched = False
         self._is_cut = False
-        stored = (*tensor_leaves((args, kwargs)), *module.parameters())
+        stored = (*tensors_in_graph_order((args, kwargs)), *module.parameters())
         self._has_tangents = not self.is_transformed and any(map(_has_tangent, stored))
         self.passes = CallPasses()
         self.outputs = 0
@@ -108,7 +110,7 @@ class ModelCall:
 
     def record_output_gradients(self, output: Any) -> None:
         """Record which tensors in the output of the call have a gradient, and their number."""
-        stored = () if isinstance(output, Iterator) else tensor_leaves(output)
+        stored = () if isinstance(output, Iterator) else tensors_in_graph_order(output)
         self._ends = [
             (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else None
             for tensor in stored
@@ -259,7 +261,7 @@ def _has_tangent(tensor: "Tensor") -> bool:
     return forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def tensor_leaves(values: Any) -> "list[Tensor]":
+def tensors_in_graph_order(values: Any) -> "list[Tensor]":
     """Return all tensors in arguments or results, in the order in which they are inputs of a
     graph.
     """
@@ -345,7 +347,9 @@ def call_signature(call: ModelCall) -> Any:
     """Return a key of a call's arguments: shapes and dtypes of tensors, names of keywords, texts
     of other values.
     """
-    shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensor_leaves((call.args, call.kwargs)))
+    shapes = tuple(
+        (tuple(t.shape), str(t.dtype)) for t in tensors_in_graph_order((call.args, call.kwargs))
+    )
     plainly = tuple(
         repr(value) for value in (*call.args, *call.kwargs.values()) if not _contains_tensor(value)
     )
@@ -354,7 +358,7 @@ def call_signature(call: ModelCall) -> Any:
 
 def _contains_tensor(value: Any) -> bool:
     """Return True if the value contains a tensor."""
-    return bool(tensor_leaves(value))
+    return bool(tensors_in_graph_order(value))
 
 
 def inputs_without_autograd(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:

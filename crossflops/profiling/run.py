@@ -259,7 +259,7 @@ class _Step:
             if self._optimizer is not None:
                 self._optimizer.step()
         end = self._clock.mark()
-        self._clock.finish()
+        self._clock.wait_for_device()
         self.marks.append(_StepMarks(start, passes, begin, end, self._needs_closure))
 
     def _run_forward_and_backward(self) -> tuple[Any, _PassMarks]:
@@ -279,7 +279,7 @@ class _Step:
 
         with torch.no_grad():
             self._call()
-        self._clock.finish()
+        self._clock.wait_for_device()
 
     def clear_gradients(self) -> None:
         """Set all gradients of the model to None."""
@@ -308,14 +308,14 @@ class _Step:
         return forward, backward, optimizer
 
 
-def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
-    """Return `asked(output)`, the loss; without `asked` the sum of the output's tensors with
-    gradients, or None if there are none.
+def _output_loss(output: Any, loss_function: Callable[[Any], Any] | None) -> "Tensor | None":
+    """Return `loss_function(output)`; without a loss function the sum of the output's tensors
+    with gradients, or None if there are none.
     """
     from crossflops.profiling.watch import tensors_of_value
 
-    if asked is not None:
-        loss: Tensor = asked(output)
+    if loss_function is not None:
+        loss: Tensor = loss_function(output)
         return loss
     sums = [t.float().sum() for t in tensors_of_value(output) if t.requires_grad]
     return sum(sums[1:], sums[0]) if sums else None

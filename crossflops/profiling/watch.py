@@ -47,7 +47,7 @@ class Clock(Protocol):
         """Return a mark of the present point in the device's queue of work."""
         ...
 
-    def finish(self) -> None:
+    def wait_for_device(self) -> None:
         """Wait until the device has done all its work."""
         ...
 
@@ -69,10 +69,10 @@ class HostClock:
 
     def mark(self) -> float:
         """Wait for the device; return the seconds of a monotonic clock."""
-        self.finish()
+        self.wait_for_device()
         return time.perf_counter()
 
-    def finish(self) -> None:
+    def wait_for_device(self) -> None:
         """Wait until the device has done its work, if it is not the CPU."""
         if self._wait is not None:
             self._wait()
@@ -95,7 +95,7 @@ class EventClock:
         event.record()
         return event
 
-    def finish(self) -> None:
+    def wait_for_device(self) -> None:
         """Wait until all CUDA streams have done their work."""
         import torch
 
@@ -397,7 +397,7 @@ class Watch:
         self._outside.clear()
         self.products = tuple(names.items())
         self.remove_hooks()
-        self._spans.clock.finish()
+        self._spans.clock.wait_for_device()
         peak = None
         if self._device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self._device) - self._before
@@ -740,11 +740,11 @@ class Watch:
         finally:
             self._threads.call = None
 
-    def _record_stopped_recomputation(self, call: ModelCall, before: int) -> None:
-        """Record that a recomputation of the call was stopped before its end; `before` is the
-        number of spans at its begin.
+    def _record_stopped_recomputation(self, call: ModelCall, span_count_at_begin: int) -> None:
+        """Record that a recomputation of the call was stopped before its end;
+        `span_count_at_begin` is the number of spans at its begin.
         """
-        begun = [span for span in self._spans.all[before:] if span.phase == "again"]
+        begun = [span for span in self._spans.all[span_count_at_begin:] if span.phase == "again"]
         ended = {span.path for span in begun if span.end is not None and span.whole}
         index = f"{call.path}." if call.path else ""
         inside = [path.removeprefix(index) for path in ended if path.startswith(index)]

@@ -311,13 +311,13 @@ def _part_record(
     record: RecordedCount,
     values: dict[str, Amount],
     modules: dict[str, dict[str, int]],
-    inside: list[bool],
+    uncounted_in_part: list[bool],
     doubt: str,
 ) -> RecordedCount:
     """Return the record of a part of a model: its numbers, and the uncounted nodes for which
-    `inside` is true.
+    `uncounted_in_part` is true.
     """
-    nodes = zip(record.uncounted, record.places, inside, strict=False)
+    nodes = zip(record.uncounted, record.places, uncounted_in_part, strict=False)
     kept = [(node, location) for node, location, is_kept in nodes if is_kept]
     return replace(
         record,

@@ -548,7 +548,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
     _refuse_generation_options(request)
     conventions = _request_conventions(request)
     with collecting_warnings() as sentences, checking_formula_matches() as warn_of_unmatched:
-        settled, formulas, run = _settle_sizes(request)
+        settled, formulas, run = _request_with_known_sizes(request)
         if build is None or settled is not request:
             build = make_model_build(settled)
         report, native = _count_report(build, settled.setting, conventions)
@@ -914,7 +914,9 @@ def _count_by_each_convention(
     return folds
 
 
-def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
+def _request_with_known_sizes(
+    request: Request,
+) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
     """Return (request with all sizes known, polynomials for --vary or UNSET, run for --observe or
     UNSET).
     """

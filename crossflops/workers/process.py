@@ -384,10 +384,10 @@ class ProcessEnd(NamedTuple):
     output: str
 
     @property
-    def how(self) -> str:
+    def how_it_ended(self) -> str:
         """How the process ended, as text: "by SIGSEGV" or "with status 2".
 
-        >>> ProcessEnd(-11, False, "").how, ProcessEnd(2, False, "").how
+        >>> ProcessEnd(-11, False, "").how_it_ended, ProcessEnd(2, False, "").how_it_ended
         ('by SIGSEGV', 'with status 2')
         """
         return _exit_status_text(self.status)

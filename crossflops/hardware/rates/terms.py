@@ -79,7 +79,7 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
         """True if a causal mask may hide a part of the attention scores."""
         return self.may_be_causal and 1 < self.queries <= self.keys
 
-    def causal_share(self, half: bool, window: int | None = None) -> Fraction:
+    def share_of_remaining_scores(self, half: bool, window: int | None = None) -> Fraction:
         """Return the share of all attention scores that remain after a window of keys and, with
         `half`, a causal mask.
         """
@@ -339,7 +339,9 @@ def _precision_shares_of_pieces(
     patterns = parse_precision_patterns(precisions)
     met: set[str] = set()
     for piece in pieces:
-        left = piece.scores.causal_share(half, window) if piece.scores else Fraction(1)
+        left = (
+            piece.scores.share_of_remaining_scores(half, window) if piece.scores else Fraction(1)
+        )
         for precision, part in _piece_precision_shares(piece, precisions, patterns, met).items():
             yield piece, piece.macs * left * part, precision
     for pattern in patterns:
@@ -456,15 +458,15 @@ def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
 
 
 def _piece_precision_shares(
-    piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
+    piece: Piece, precisions: Precisions, patterns: Mapping[str, str], used_patterns: set[str]
 ) -> dict[str, Fraction]:
     """Return for each precision the share of a piece that runs in it, and add the matching
-    patterns to `met`.
+    patterns to `used_patterns`.
     """
     chosen = ""
     for pattern, precision in patterns.items():
         if any(matches_weight_pattern(name, pattern) for name in piece.names):
-            met.add(pattern)
+            used_patterns.add(pattern)
             chosen = precision
     if chosen:
         return {chosen: Fraction(1)}

@@ -465,7 +465,7 @@ def _report_totals_table(report: Report) -> Table:
         ("FLOPs", totals.flops, _exactness_prefix(report, "flops") + _FLOPS),
         ("bytes read", totals.bytes_read, "each operator separately, without fusion"),
         ("bytes written", totals.bytes_written, ""),
-        *_memory_figures(report),
+        *_memory_amounts(report),
         ("parameters", totals.params, ""),
     ]
     if totals.active_params is not UNSET:
@@ -524,7 +524,7 @@ def _number_with_all_or_four_digits(count: int | Fraction) -> str:
     return exact_amount(count) if isinstance(count, int) else short_amount(count)
 
 
-def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
+def _memory_amounts(report: Report) -> list[tuple[str, int | Fraction, str]]:
     """Return (name, number, meaning) rows on memory, in bytes; [] if the report has none."""
     memory = report.memory
     if not isinstance(memory, Memory):

@@ -340,7 +340,7 @@ def _with_published_speed(
     That is the first convention of --as, or the native count. Without such an MFU, or on an
     unknown device, the question stays as it is.
     """
-    if not question.length.gives_speed or against is None:
+    if not question.length.has_published_mfu or against is None:
         return question, ""
     assert question.length.mfu is not None
     named = [numerator for numerator in work.numerators if numerator.origin != "native"]

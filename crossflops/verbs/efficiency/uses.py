@@ -65,7 +65,7 @@ class AskedWork(NamedTuple):
     def has_speed(self) -> bool:
         """Whether a rate or a time was measured."""
         measured = any(self.fields[name] is not None for name in WAYS)
-        return measured or bool(self.fields["bench"]) or self.question.length.gives_speed
+        return measured or bool(self.fields["bench"]) or self.question.length.has_published_mfu
 
     @property
     def has_peak(self) -> bool:
@@ -402,7 +402,8 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         )
     width = causality.window
     if width and not any(
-        sizes.causal_share(False, width) != sizes.causal_share(False) for sizes in scores
+        sizes.share_of_remaining_scores(False, width) != sizes.share_of_remaining_scores(False)
+        for sizes in scores
     ):
         raise InputError(
             f"--window {width} has no effect: causal attention of the model has at most "

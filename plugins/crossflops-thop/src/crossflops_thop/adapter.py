@@ -22,7 +22,7 @@ from crossflops.plugins.adapter import (
     positional,
     under,
 )
-from crossflops.plugins.discovery import owner
+from crossflops.plugins.discovery import distribution_of_package
 from crossflops.plugins.teaching import (
     TakesFormulas,
     classes_with_formulas,
@@ -45,7 +45,7 @@ class Thop(TakesFormulas):
         """Return the version of the installed thop; raise MissingExtraError if `thop` is the
         package of ultralytics.
         """
-        package = owner("thop", (self.distribution, NAMESAKE))
+        package = distribution_of_package("thop", (self.distribution, NAMESAKE))
         if package.name.lower().replace("_", "-") == NAMESAKE:
             raise MissingExtraError(
                 f"the package `thop` in this environment comes from {NAMESAKE} "
