@@ -230,7 +230,7 @@ def copy_model_with_notes(
         with open(file, "wb") as out:
             _write_copy_with_notes(data, notes, out)
         if parameters is not None:
-            append_parameters(file, parameters)
+            append_parameter_record(file, parameters)
     return [target, *written]
 
 
@@ -291,7 +291,7 @@ def _metadata_entry_bytes(key: str, value: str, field: int = METADATA) -> bytes:
     return encode_bytes_field_header(field, len(body)) + body
 
 
-def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
+def append_parameter_record(file: str | Path, notes: ParameterNotes) -> None:
     """Append a record of the model's parameters to an ONNX file that has no such record.
 
     A message may have its fields in any order.

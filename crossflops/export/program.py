@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import CrossflopsError
-from crossflops.export.onnx_file import NodeNote, append_parameters
+from crossflops.export.onnx_file import NodeNote, append_parameter_record
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import load_bound_model
 from crossflops.frontends.onnx.noted_parameters import ParameterNotes
@@ -61,7 +61,7 @@ def save_program(
         else:
             _write_single_file(model, index)
         if parameters is not None:
-            append_parameters(index, parameters)
+            append_parameter_record(index, parameters)
         for name in names:  # the data first: a model never stands there without it
             os.replace(os.path.join(folder, name), target.parent / name)
     except OSError as error:

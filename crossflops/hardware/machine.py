@@ -191,7 +191,7 @@ def read_cpu(root: Path = Path("/")) -> Cpu:
     core = _core_from_record(first)
     allowed = _usable_cpu_numbers(len(records))
     topology = [_socket_and_core(root, logical) for logical in allowed]
-    clock, source = _cpu_clock(root, records[0])
+    clock, source = _cpu_clock_and_its_source(root, records[0])
     isa, rates = core_flops_per_clock(core)
     return Cpu(
         model=core.name or f"{core.architecture}, name unknown",
@@ -276,7 +276,7 @@ def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
     return (socket or "0", core if core else f"cpu{cpu}")
 
 
-def _cpu_clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
+def _cpu_clock_and_its_source(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
     """Return the clock of the CPU in Hz (the base clock if known) or None, and where it was
     read.
     """

@@ -100,7 +100,7 @@ def _measure_training(
                 (_time_step_with_hooks(model, step) for _ in range(WATCHED)),
                 key=_whole_step_seconds,
             )
-            inner, outer = _step_peak_memory(model, step, device)
+            inner, outer = _peak_bytes_of_forward_and_step(model, step, device)
     except Exception as error:  # whatever the model raises is its word
         what = f"a training step raised {error_words(error)}"
         raise NormalizeError(
@@ -335,7 +335,7 @@ def _time_step_with_hooks(model: "nn.Module", step: _Step) -> StepTimes:
 # Memory: what the allocator hands out, above what was held before.
 
 
-def _step_peak_memory(
+def _peak_bytes_of_forward_and_step(
     model: "nn.Module", step: _Step, device: Any
 ) -> tuple[int | None, int | None]:
     """Return the peak bytes of a forward pass and of a whole step, each above those held before;

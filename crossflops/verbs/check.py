@@ -110,7 +110,7 @@ def check_budgets(
         else:
             reject_target_without_budget(target, start)
     parts = [
-        _check_configuration_file(
+        _check_budgets_of_file(
             file, list(rows.values()), update, on_progress, start, file == full, revision
         )
         for file, rows in chosen.items()
@@ -122,7 +122,7 @@ def check_budgets(
     )
 
 
-def _check_configuration_file(
+def _check_budgets_of_file(
     file: Path,
     budgets: Sequence[Budget],
     update: bool,

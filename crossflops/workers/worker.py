@@ -138,7 +138,7 @@ def build_job_source(job: Job) -> Source:
             values=values,
         )
 
-    return weights.build_weighted_source(load, job.weights)[0]
+    return weights.build_source_and_reason_for_values(load, job.weights)[0]
 
 
 def _unpack_job_source(job: Job) -> Source:

@@ -138,4 +138,8 @@ def test_nothing_fits():
     """One attempt, no measurement, no best."""
     seen = []
     outcome = search_batch_size(fits_up_to(0, lambda batch: 1.0, seen))
-    assert (seen, outcome.largest, Goal().best_measurement(list(outcome.tried))) == ([1], None, None)
+    assert (seen, outcome.largest, Goal().best_measurement(list(outcome.tried))) == (
+        [1],
+        None,
+        None,
+    )

@@ -159,8 +159,8 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
         shape = node.outputs[0].shape if node.outputs and node.outputs[0] else None
         if node.op.type != "Softmax" or shape is None or len(shape) < 3:
             continue
-        above, between = _reachable_products(node, producer_nodes, fixed)
-        below, _ = _reachable_products(node, user_nodes, fixed)
+        above, between = _reachable_products_and_pointwise_nodes(node, producer_nodes, fixed)
+        below, _ = _reachable_products_and_pointwise_nodes(node, user_nodes, fixed)
         if above and below:
             masked = any(passed.op.type in _MASKS for passed in between)
             sizes = AttentionScores(
@@ -169,7 +169,9 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
             yield from ((product, sizes) for product in (*above, *below))
 
 
-def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
+def _reachable_products_and_pointwise_nodes(
+    start: Node, step: Walk, fixed: set[str]
+) -> tuple[list[Node], list[Node]]:
     """Return the matrix products that are reached from `start` by `step` through pointwise nodes,
     and these pointwise nodes; products with weights are left out.
     """
@@ -293,7 +295,7 @@ def work_terms(
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """
     sums: dict[tuple[Fraction, Fraction, str, bool], Fraction] = {}
-    for piece, macs, precision in _precision_shares_of_pieces(pieces, causality, precisions):
+    for piece, macs, precision in _macs_by_piece_and_precision(pieces, causality, precisions):
         k = model_pass_factor(piece, training)
         done = k + sum(recompute_factors(piece, k, training).values())
         key = (k, done, precision, piece.scores is not None)
@@ -314,7 +316,7 @@ def recomputation_terms(
     terms with its MACs.
     """
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
-    for piece, macs, precision in _precision_shares_of_pieces(pieces, causality, precisions):
+    for piece, macs, precision in _macs_by_piece_and_precision(pieces, causality, precisions):
         for reason, times in recompute_factors(
             piece, model_pass_factor(piece, training), training
         ).items():
@@ -329,7 +331,7 @@ def recomputation_terms(
     }
 
 
-def _precision_shares_of_pieces(
+def _macs_by_piece_and_precision(
     pieces: Iterable[Piece], causality: Causality, precisions: Precisions
 ) -> Iterator[tuple[Piece, Fraction, str]]:
     """Yield (piece, MACs, precision) for each precision in which a piece runs, after the causal

@@ -476,14 +476,14 @@ def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
         return []
     reasons: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
-        reasons.setdefault(_failure_reason(failure), []).append(failure)
+        reasons.setdefault(_failure_stage_message_and_hint(failure), []).append(failure)
     return [
         Heading("No answer"),
         *(block for similar in reasons.values() for block in _failure_group_blocks(similar)),
     ]
 
 
-def _failure_reason(failure: Failure) -> tuple[str, ...]:
+def _failure_stage_message_and_hint(failure: Failure) -> tuple[str, ...]:
     """Return the stage, message and hint of a failure, without the tool's name in them."""
     words = (failure.stage, failure.message, failure.hint)
     return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)

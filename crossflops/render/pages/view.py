@@ -93,12 +93,12 @@ def _view_table(content: ReportTable) -> Table:
     return Table(columns=tuple(columns), rows=(*rows, total))
 
 
-def _is_shown(view: TableView, location: int) -> bool:
-    """Return whether column `location` has a value to show (the first column always has)."""
-    cells = [row[location] for row in view.rows]
-    if view.columns[location] == "params":
-        return any(cells) or not view.total[location]
-    return location == 0 or any(not isinstance(cell, str) or cell for cell in cells)
+def _is_shown(view: TableView, column_index: int) -> bool:
+    """Return whether column `column_index` has a value to show (the first column always has)."""
+    cells = [row[column_index] for row in view.rows]
+    if view.columns[column_index] == "params":
+        return any(cells) or not view.total[column_index]
+    return column_index == 0 or any(not isinstance(cell, str) or cell for cell in cells)
 
 
 def _view_heads(content: ReportTable) -> tuple[str, ...]:

@@ -188,7 +188,7 @@ def _count_in_tool_modes(
     """Return the counts in each mode that a tool needs; tools that count calls are predicted and
     released meanwhile.
     """
-    source, obstacle = runner.take_source(model)
+    source, obstacle = runner.take_source_and_reason_for_values(model)
     setting = model.request.setting
     if model.request.train:
         refuse_steps_of_other_frameworks(source, model.choice)
