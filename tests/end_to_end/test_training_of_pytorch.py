@@ -46,7 +46,7 @@ def macs_of(func, args, out):
         return product(*args[1:3])
     if packet is aten.convolution:
         return forward_convolution(*args, out=out)
-    if packet is aten.convolution_backward_cost:
+    if packet is aten.convolution_backward:
         return backward_convolution(*args)
     assert "mkldnn" not in str(packet), packet
     assert "flash" not in str(packet), packet

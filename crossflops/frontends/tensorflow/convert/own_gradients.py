@@ -102,7 +102,7 @@ def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
     """Yield the operations that read a tensor, directly or through Identity operations."""
     for reader in tensor.consumers():
         if reader.type == "Identity":
-            yield from _readers_past_aliases(reader.run_and_measure_rounding[0])
+            yield from _readers_past_aliases(reader.outputs[0])
         else:
             yield reader
 
