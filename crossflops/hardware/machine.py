@@ -471,10 +471,10 @@ def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
     )
 
 
-def _driver_result_or_none(question: Callable[[], Any]) -> Any:
+def _driver_result_or_none(driver_call: Callable[[], Any]) -> Any:
     """Return the result of a driver call, or None if it raises an error."""
     try:
-        return question()
+        return driver_call()
     except Exception:
         return None
 

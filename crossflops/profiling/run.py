@@ -243,7 +243,7 @@ class _Step:
         """
         passes: list[_PassMarks] = []
 
-        def run() -> Any:
+        def run_and_return_loss() -> Any:
             """Run forward and backward pass, keep their time marks, and return the loss."""
             self._model.zero_grad(set_to_none=True)
             loss, marks = self._run_forward_and_backward()
@@ -252,9 +252,9 @@ class _Step:
 
         start = begin = self._clock.mark()
         if self._needs_closure:
-            self._optimizer.step(run)
+            self._optimizer.step(run_and_return_loss)
         else:
-            run()
+            run_and_return_loss()
             begin = self._clock.mark()
             if self._optimizer is not None:
                 self._optimizer.step()

@@ -683,7 +683,12 @@ class Watch:
         return len(self.beside) - 1
 
     def _call_submodule(
-        self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
+        self,
+        original_call: Callable[..., Any],
+        module: "nn.Module",
+        path: str,
+        args: Any,
+        kwargs: Any,
     ) -> Any:
         """Call a submodule outside of a call of the model, record the call, and return its
         output.
@@ -691,14 +696,19 @@ class Watch:
         since = time.perf_counter()
         call = self._begin_call(without_wrappers(module), path, args, kwargs)
         self._spans.add_hook_time(since)
-        output = self._call_recorded(inside, module, call, args, kwargs)
+        output = self._call_recorded(original_call, module, call, args, kwargs)
         since = time.perf_counter()
         self._end_call(call, path, output)
         self._spans.add_hook_time(since)
         return output
 
     def _time_call(
-        self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
+        self,
+        original_call: Callable[..., Any],
+        module: "nn.Module",
+        path: str,
+        args: Any,
+        kwargs: Any,
     ) -> Any:
         """Call a module that has no hooks, record and time the call as a whole, and return its
         output.
@@ -709,7 +719,7 @@ class Watch:
         span = self._spans.begin(path, self._current_forward_phase(), since)
         span.call, full = call, False
         try:
-            output = self._call_recorded(inside, module, call, args, kwargs)
+            output = self._call_recorded(original_call, module, call, args, kwargs)
             full = True
         finally:
             since = self._spans.end(span, full)
@@ -719,7 +729,7 @@ class Watch:
 
     def _call_recorded(
         self,
-        inside: Callable[..., Any],
+        original_call: Callable[..., Any],
         module: "nn.Module",
         call: ModelCall,
         args: Any,
@@ -730,7 +740,7 @@ class Watch:
         """
         before = len(self._spans.all)
         try:
-            return inside(module, *args, **kwargs)
+            return original_call(module, *args, **kwargs)
         except BaseException:
             if call.is_again:
                 self._record_stopped_recomputation(call, before)
@@ -920,7 +930,7 @@ class Watch:
         def time_closure(closure: Callable[[], Any]) -> Callable[[], Any]:
             """Return a function that runs the closure of an optimizer and records its time."""
 
-            def run() -> Any:
+            def run_closure() -> Any:
                 """Run the closure of an optimizer, record its time span, and return its result."""
                 start = self._spans.current_moment()
                 try:
@@ -928,7 +938,7 @@ class Watch:
                 finally:
                     self._closures.append((start, self._spans.current_moment()))
 
-            return run
+            return run_closure
 
         def begin_optimizer_span(_: Any, args: Any, kwargs: Any) -> Any:
             """Begin the time span of an optimizer's step; return its arguments with a timed

@@ -98,7 +98,7 @@ def report_difference(
         uncounted_before=first.uncounted,
         uncounted=second.uncounted,
         new_uncounted=_new_uncounted(first, second),
-        doubts=_total_doubts(second),
+        doubts=_inexact_grade_by_total(second),
     )
 
 
@@ -128,7 +128,7 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
     return tuple(came)
 
 
-def _total_doubts(report: Report) -> dict[str, str]:
+def _inexact_grade_by_total(report: Report) -> dict[str, str]:
     """Return {total: "estimate" or "bound"} for the totals that are not exact, such as "flops"."""
     grades = report.totals.exactness or {}
     return {name: grade for name, grade in grades.items() if grade != "exact"}

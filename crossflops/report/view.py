@@ -173,11 +173,11 @@ def _sums_by_key(
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
-    def add_amounts_to_key(key: str, location: int, amounts: Iterable[int]) -> None:
-        """Add the amounts to the sums of this key, beginning at position `location`."""
+    def add_amounts_to_key(key: str, first_index: int, amounts: Iterable[int]) -> None:
+        """Add the amounts to the sums of this key, beginning at position `first_index`."""
         row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
-            row[location + offset] += amount
+            row[first_index + offset] += amount
 
     for node in report.nodes:
         for key in keys(node):

@@ -122,7 +122,7 @@ class ToolRunner:
     ::
 
         with ToolRunner(limits, tell) as runner:
-            for model in runner.prepare(plan.models):   # their tools load and build
+            for model in runner.prepare_models(plan.models):  # their tools load and build
                 source, reason = runner.take_source_and_reason_for_values(model)
                 ...                                     # record, count, predict
                 runner.release_model_tools(model, predicted)  # these may run already
