@@ -66,7 +66,7 @@ def _compare_output(
         return OutputAgreement(name=name, drawn=True)
     if requested.dtype.kind not in _KINDS:
         return OutputAgreement(name=name, agrees=bool((requested == result).all()))
-    absolute, relative = _largest_differences(requested, result)
+    absolute, relative = _largest_absolute_and_relative_difference(requested, result)
     is_whole = requested.dtype.kind in _WHOLE
     step = 0.0 if is_whole else float(np.finfo(requested.dtype).eps)
     noise = _ROUNDINGS * max(rounding, step)
@@ -81,7 +81,7 @@ def _compare_output(
     )
 
 
-def _largest_differences(requested: Any, result: Any) -> tuple[float, float]:
+def _largest_absolute_and_relative_difference(requested: Any, result: Any) -> tuple[float, float]:
     """Return the largest absolute difference of two arrays, and the same relative to the largest
     element of the first.
 

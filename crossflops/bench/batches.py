@@ -42,7 +42,7 @@ class Search(NamedTuple):
 
 
 def search_batch_size(
-    attempt: Try, goal: Goal = FASTEST, most: int = MOST, to_the_limit: bool = True
+    attempt: Try, goal: Goal = FASTEST, max_batch: int = MOST, to_the_limit: bool = True
 ) -> Search:
     """Run batch sizes to find the fastest one that meets the goal and the largest one that fits;
     return all that were tried.
@@ -62,7 +62,7 @@ def search_batch_size(
         return isinstance(outcome, Measurement) and goal.is_met(outcome)
 
     batch, flat = 1, 0
-    while meets_goal(batch) and batch * 2 <= most:
+    while meets_goal(batch) and batch * 2 <= max_batch:
         flat = flat + 1 if batch > 1 and _relative_gain(tried, batch) < GAIN else 0
         if flat >= LEVELS and not to_the_limit:
             break

@@ -225,7 +225,7 @@ def map_executed_to_counted_values(origin: Origin, level: ExecutedGraph) -> dict
     """
     known = dict(_pair_values_by_name(origin, level))
     for node in reversed(level.nodes):
-        _match_inputs_of_reader(origin, level, node, known)
+        _add_counted_values_of_inputs(origin, level, node, known)
     for node in level.nodes:
         inside = _value_from_node_name(origin, node)
         if inside and node.outputs and node.outputs[0] not in known:
@@ -271,7 +271,7 @@ def _value_from_node_name(origin: Origin, node: ExecutedNode) -> str | None:
     return made[0].name if made and made[0] is not None else None
 
 
-def _match_inputs_of_reader(
+def _add_counted_values_of_inputs(
     origin: Origin, level: ExecutedGraph, node: ExecutedNode, known: dict[str, str]
 ) -> None:
     """Add to `known` the counted values that equal the inputs of an executed node, derived from
@@ -476,12 +476,12 @@ class _Counts:
             self._open[count.node.key].append(count)
 
     def take_counts(
-        self, keys: Iterable[str], full: Iterable[str] = ()
+        self, keys: Iterable[str], with_inner_counts: Iterable[str] = ()
     ) -> list[CountedNode | UncountedNode]:
         """Remove and return the counts with these keys, and all counts inside the nodes
-        of `full`.
+        of `with_inner_counts`.
         """
-        inside = tuple(f"{key}/" for key in full)
+        inside = tuple(f"{key}/" for key in with_inner_counts)
         taken = [self._open[key].popleft() for key in keys if self._open.get(key)]
         for key in [key for key in self._open if inside and key.startswith(inside)]:
             taken += self._open.pop(key)

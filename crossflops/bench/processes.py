@@ -54,7 +54,9 @@ def _explain_missing_answer(batch: int, ended: ProcessEnd) -> Unfit:
     if ended.status == -signal.SIGKILL:
         message = "was killed, often because the system ran out of memory"
         return Unfit(batch=batch, stage="memory", message=message)
-    message = f"the process ended {ended.how}: {' '.join(ended.output.split())[-_QUOTED:]}"
+    message = (
+        f"the process ended {ended.how_it_ended}: {' '.join(ended.output.split())[-_QUOTED:]}"
+    )
     return Unfit(batch=batch, stage="crash", message=shorten_line(message, 2 * _QUOTED))
 
 
@@ -90,7 +92,7 @@ def observe_file_run(
         if not Path(order.result).is_file():
             quoted = " ".join(ended.output.split())[-_QUOTED_OF_RUN:]
             raise NormalizeError(
-                f"the process that ran the model ended {ended.how}: {quoted}",
+                f"the process that ran the model ended {ended.how_it_ended}: {quoted}",
                 "give smaller inputs, such as --input x=1x3x64x64",
             )
         answered = msgspec.json.decode(

@@ -106,7 +106,7 @@ def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
         if node.op_type in ("Loop", "Scan") and runs.get(node.name) and node.output:
             (body,) = list(node_subgraphs(node))[:1]
             count = _body_run_count(body, runs)
-            silent = not _kernel_nodes(body) or _has_unknown_kernels(graph, runs)
+            silent = not _nodes_with_kernel_events(body) or _has_unknown_kernels(graph, runs)
             if count % runs[node.name] == 0 and (count or not silent):
                 counts[node.output[0]] = count // runs[node.name]
     return counts
@@ -129,7 +129,7 @@ def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
         ran = {side: _body_run_count(body, runs) for side, body in sides.items()}
         taken = [side for side in sides if ran[side] == times]
         if not any(ran.values()) and not replaced:
-            taken = [side for side, body in sides.items() if not _kernel_nodes(body)]
+            taken = [side for side, body in sides.items() if not _nodes_with_kernel_events(body)]
         if len(taken) == 1:
             taken_by_if[node.output[0]] = taken[0]
     return taken_by_if
@@ -150,7 +150,7 @@ def _body_run_count(body: Any, runs: Mapping[str, int]) -> int:
     return max((runs.get(node.name, 0) for node in body.node), default=0)
 
 
-def _kernel_nodes(body: Any) -> list[Any]:
+def _nodes_with_kernel_events(body: Any) -> list[Any]:
     """Return the nodes of a body that leave an event when they run; a Constant does not."""
     return [node for node in body.node if node.op_type not in _LIFTED]
 

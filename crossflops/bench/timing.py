@@ -74,7 +74,7 @@ def time_warm_runs(
 def _repeat_timed_run(
     run: Run,
     clock: Clock,
-    most: int | None,
+    max_runs: int | None,
     limits: BenchLimits,
     enough: Callable[[Sequence[float]], bool],
 ) -> list[float]:
@@ -83,7 +83,7 @@ def _repeat_timed_run(
     """
     times: list[float] = []
     begin = clock()
-    while (most is None or len(times) < most) and not enough(times):
+    while (max_runs is None or len(times) < max_runs) and not enough(times):
         if len(times) >= limits.fewest and clock() - begin >= limits.seconds:
             break
         start = clock()

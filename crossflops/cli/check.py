@@ -16,7 +16,7 @@ from crossflops.cli.options import (
 from crossflops.cli.output import (
     print_to_stderr,
     showing_progress,
-    write_side_file,
+    write_file_and_print_name,
     write_verb_result,
 )
 from crossflops.errors import InputError
@@ -95,13 +95,13 @@ def check(
     if junit is not None:
         from crossflops.render.formats import junit as junit_text
 
-        write_side_file(junit, junit_text(checks).encode())
+        write_file_and_print_name(junit, junit_text(checks).encode())
     if quality is not None:
         from crossflops.render.formats import code_quality
         from crossflops.verbs.revisions import repository_root
 
         folder = Path.cwd().resolve().relative_to(repository_root()).as_posix()
-        write_side_file(quality, code_quality(checks, folder).encode())
+        write_file_and_print_name(quality, code_quality(checks, folder).encode())
     write_verb_result(checks, as_json=as_json, file=file)
     if checks.is_refused:
         return 2

@@ -54,7 +54,7 @@ def write_verb_result(
     )  # a page in a terminal needs no format
 
     if file is not None:
-        write_side_file(file, content_file_bytes(result, file, unit))
+        write_file_and_print_name(file, content_file_bytes(result, file, unit))
     if as_json:
         _print_to_stdout(_to_encodable_json(escape_json_control_chars(FORMATS[".json"](result))))
 
@@ -138,7 +138,7 @@ def write_batch_curve(bench: "Bench", plot: str) -> None:
 
     file, canvas = Path(plot), batch_curve_figure(bench.curve, bench.batch)
     title = f"{bench.name}, {bench.runtime}, {bench.device}"
-    write_side_file(
+    write_file_and_print_name(
         file,
         figure_file_bytes(
             stack_canvases([TitledCanvas(title, canvas)], canvas.label), file.suffix
@@ -162,7 +162,7 @@ def write_roofline_picture(report: "EfficiencyReport", plot: str) -> None:
             "add --roofline to the command `crossflops efficiency`",
         )
     title = report.report.name if report.report else "as given"
-    write_side_file(
+    write_file_and_print_name(
         file, figure_file_bytes(roofline_plot_with_title(roofs[0], title), file.suffix)
     )
     if len(roofs) > 1:
@@ -179,10 +179,12 @@ def write_comparison_picture(report: "Report", plot: str) -> None:
     from crossflops.render.figures.files import figure_file_bytes
 
     file = Path(plot)
-    write_side_file(file, figure_file_bytes(comparison_figure(report, file.name), file.suffix))
+    write_file_and_print_name(
+        file, figure_file_bytes(comparison_figure(report, file.name), file.suffix)
+    )
 
 
-def write_side_file(file: Path, data: bytes) -> None:
+def write_file_and_print_name(file: Path, data: bytes) -> None:
     """Write bytes to a file, and print its name to stderr."""
     write_file(file, data)
     print_to_stderr(f"wrote {file}")

@@ -64,15 +64,15 @@ def run_supervised(
     return _exit_without_teardown(_Supervisor(child, events).wait_for_exit_status(refuse))
 
 
-def _exit_with_parent(alive: int) -> None:
-    """Let this process exit when its parent ends; `alive` is a pipe that the parent holds open."""
+def _exit_with_parent(parent_pipe: int) -> None:
+    """Let this process exit when its parent ends; the parent holds `parent_pipe` open."""
     if sys.platform == "linux":
-        end_when_pipe_closes(alive, lambda: os._exit(_TOO_LONG))
+        end_when_pipe_closes(parent_pipe, lambda: os._exit(_TOO_LONG))
         return
 
     def wait_for_parent_end() -> None:
         """Wait until the parent has ended, then exit this process."""
-        os.read(alive, 1)
+        os.read(parent_pipe, 1)
         os._exit(_TOO_LONG)
 
     threading.Thread(target=wait_for_parent_end, daemon=True).start()

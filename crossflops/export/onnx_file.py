@@ -211,7 +211,7 @@ def mapping_onnx_file(path: str) -> Iterator[Data]:
         ) from error
 
 
-def copy_model(
+def copy_model_with_notes(
     source: str,
     target: Path,
     notes: Mapping[str, NodeNote],
@@ -228,13 +228,13 @@ def copy_model(
     written = _copy_external_data(Path(source).parent, target.parent, locations)
     with mapping_onnx_file(source) as data, replacing_file(target) as file:
         with open(file, "wb") as out:
-            _copy_file(data, notes, out)
+            _write_copy_with_notes(data, notes, out)
         if parameters is not None:
-            append_parameters(file, parameters)
+            append_parameter_record(file, parameters)
     return [target, *written]
 
 
-def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> None:
+def _write_copy_with_notes(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> None:
     """Write a copy of an ONNX file to `out`, with the counts of the noted nodes in their
     metadata.
     """
@@ -291,7 +291,7 @@ def _metadata_entry_bytes(key: str, value: str, field: int = METADATA) -> bytes:
     return encode_bytes_field_header(field, len(body)) + body
 
 
-def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
+def append_parameter_record(file: str | Path, notes: ParameterNotes) -> None:
     """Append a record of the model's parameters to an ONNX file that has no such record.
 
     A message may have its fields in any order.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import CrossflopsError
-from crossflops.export.onnx_file import NodeNote, append_parameters
+from crossflops.export.onnx_file import NodeNote, append_parameter_record
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import load_bound_model
 from crossflops.frontends.onnx.noted_parameters import ParameterNotes
@@ -47,7 +47,7 @@ def save_program(
         note = notes.get(node.name or f"{node.op_type}_{number}")
         if note is not None:
             node.metadata_props.update(note.metadata)
-    _make_statistics_inputs(model.graph)
+    _turn_statistics_into_inputs(model.graph)
     weights = [value.const_value for value in model.graph.initializers.values()]
     size = sum(map(_weight_nbytes, weights))
     additional = f"{target.name}.data" if size > limit else None
@@ -61,7 +61,7 @@ def save_program(
         else:
             _write_single_file(model, index)
         if parameters is not None:
-            append_parameters(index, parameters)
+            append_parameter_record(index, parameters)
         for name in names:  # the data first: a model never stands there without it
             os.replace(os.path.join(folder, name), target.parent / name)
     except OSError as error:
@@ -80,7 +80,7 @@ def save_program(
     return [target.parent / name for name in reversed(names)]
 
 
-def _make_statistics_inputs(graph: Any) -> None:
+def _turn_statistics_into_inputs(graph: Any) -> None:
     """Make running statistics of a training graph inputs with a default value, since a training
     step changes them.
 
@@ -133,7 +133,7 @@ def _write_single_file(model: Any, path: str) -> None:
     finally:
         for name, tensor in large.items():
             weights[name].const_value = tensor
-    _stream_weights(proto, large, path)
+    _write_model_with_streamed_weights(proto, large, path)
 
 
 def save_with_uniform_weights(data: bytes, target: Path, hint: str) -> None:
@@ -155,10 +155,10 @@ def save_with_uniform_weights(data: bytes, target: Path, hint: str) -> None:
     for tensor in all_graph_tensors(model.graph):
         if is_dataless_tensor(tensor) and tensor.name not in uniform:
             fill_tensor_data(tensor)
-    _stream_weights(model, uniform, str(target))
+    _write_model_with_streamed_weights(model, uniform, str(target))
 
 
-def _stream_weights(proto: Any, large: Mapping[str, Any], path: str) -> None:
+def _write_model_with_streamed_weights(proto: Any, large: Mapping[str, Any], path: str) -> None:
     """Write a ModelProto to a file, with the data of the `large` weights one after another."""
     heads = []
     for stored in proto.graph.initializer:

@@ -191,7 +191,7 @@ def read_cpu(root: Path = Path("/")) -> Cpu:
     core = _core_from_record(first)
     allowed = _usable_cpu_numbers(len(records))
     topology = [_socket_and_core(root, logical) for logical in allowed]
-    clock, source = _cpu_clock(root, records[0])
+    clock, source = _cpu_clock_and_its_source(root, records[0])
     isa, rates = core_flops_per_clock(core)
     return Cpu(
         model=core.name or f"{core.architecture}, name unknown",
@@ -276,7 +276,7 @@ def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
     return (socket or "0", core if core else f"cpu{cpu}")
 
 
-def _cpu_clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
+def _cpu_clock_and_its_source(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
     """Return the clock of the CPU in Hz (the base clock if known) or None, and where it was
     read.
     """
@@ -405,25 +405,27 @@ def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
     device = Gpu(
         name=_decode_gpu_name(nvml.nvmlDeviceGetName(handle)),
         driver="NVML",
-        memory=_driver_answer(lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
-        clock=_driver_answer(
+        memory=_driver_result_or_none(lambda: float(nvml.nvmlDeviceGetMemoryInfo(handle).total)),
+        clock=_driver_result_or_none(
             lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6
         ),
-        memory_clock=_driver_answer(
+        memory_clock=_driver_result_or_none(
             lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6
         ),
-        bus=_driver_answer(lambda: int(nvml.nvmlDeviceGetMemoryBusWidth(handle))),
-        power=_driver_answer(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
-        lanes=_driver_answer(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
+        bus=_driver_result_or_none(lambda: int(nvml.nvmlDeviceGetMemoryBusWidth(handle))),
+        power=_driver_result_or_none(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3),
+        lanes=_driver_result_or_none(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
     )
-    mode = _driver_answer(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
+    mode = _driver_result_or_none(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
     return [device] if not mode else _mig_slices(nvml, handle, device)
 
 
 def _mig_slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
     """Return the MIG slices of an NVIDIA GPU, each with its memory, clock and number of SMs."""
     slices = []
-    for index in range(_driver_answer(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
+    for index in range(
+        _driver_result_or_none(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0
+    ):
         with suppress(Exception):  # there are fewer than there may be
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
             facts = nvml.nvmlDeviceGetAttributes(part)
@@ -464,15 +466,15 @@ def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
     return Gpu(
         name=next((name for name in names if name and not name.startswith("0x")), "GPU of AMD"),
         driver="rocm-smi",
-        memory=_driver_answer(lambda: float(plain["vram total memory (b)"])),
-        power=_driver_answer(lambda: float(plain["max graphics package power (w)"])),
+        memory=_driver_result_or_none(lambda: float(plain["vram total memory (b)"])),
+        power=_driver_result_or_none(lambda: float(plain["max graphics package power (w)"])),
     )
 
 
-def _driver_answer(question: Callable[[], Any]) -> Any:
+def _driver_result_or_none(driver_call: Callable[[], Any]) -> Any:
     """Return the result of a driver call, or None if it raises an error."""
     try:
-        return question()
+        return driver_call()
     except Exception:
         return None
 

@@ -37,7 +37,12 @@ import msgspec
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.dataflow import trace_element_flow
 from crossflops.hardware.devices.catalogue import find_device
-from crossflops.hardware.step_traffic import Formats, node_loads, run_precision, tensor_byte_count
+from crossflops.hardware.step_traffic import (
+    Formats,
+    node_loads,
+    precision_of_node_peak,
+    tensor_byte_count,
+)
 from crossflops.ir.device import Device
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
@@ -67,12 +72,14 @@ def load_kind(load: Load) -> str:
     around this that tells sorts apart: q_proj and o_proj are both of self_attn. A product of two
     activations beside them is a sort of its own.
 
-    >>> load_kind(_example_load("MatMul", "model.layers.3.mlp.up_proj", weighted=True))
+    >>> load_kind(_unit_load_for_doctest("MatMul", "model.layers.3.mlp.up_proj", weighted=True))
     'MatMul (mlp)'
-    >>> load_kind(_example_load("MatMul", "model.layers.3.self_attn"))
+    >>> load_kind(_unit_load_for_doctest("MatMul", "model.layers.3.self_attn"))
     'MatMul of activations (self_attn)'
-    >>> load_kind(_example_load("Conv", "fc", weighted=True)), load_kind(_example_load("Relu", ""))
-    ('Conv (fc)', 'Relu')
+    >>> load_kind(_unit_load_for_doctest("Conv", "fc", weighted=True))
+    'Conv (fc)'
+    >>> load_kind(_unit_load_for_doctest("Relu", ""))
+    'Relu'
     """
     names = [name for name in re.split(r"[./]", load.path) if name]
     if load.weighted and len(names) > 1:
@@ -117,7 +124,7 @@ def _prevailing_bound(rows: list[NodeBound]) -> Side:
     return max(sides, key=lambda bound: sides[bound])
 
 
-def _example_load(op: str, path: str, weighted: bool = False) -> Load:
+def _unit_load_for_doctest(op: str, path: str, weighted: bool = False) -> Load:
     """Return a load with amounts of 1 for the examples of `load_kind`."""
     counts = dict.fromkeys(("macs", "operations", "weights", "cache", "activations"), 1)
     return Load(node="", op=op, path=path, precision="float32", weighted=weighted, **counts)
@@ -161,7 +168,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
     operations = round(load.operations * times)
     cache = round(load.cache * times)
     moved = round(load.weights * run.passes) + round((load.cache + load.activations) * times)
-    precision = run_precision(load.precision, run.precision)
+    precision = precision_of_node_peak(load.precision, run.precision)
     peak = ceiling_peak(run.ceiling, precision) if work else None
     computing, moving = (work / peak if peak else 0.0), moved / run.ceiling.bandwidth
     return NodeBound(

@@ -126,7 +126,7 @@ def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
     return TensorSpec("", spec.storage_dtype, (elements,)).nbytes
 
 
-def run_precision(counted: str, ran: str) -> str:
+def precision_of_node_peak(counted: str, ran: str) -> str:
     """Return the precision by whose peak the time of a node is bounded.
 
     `counted` is that of the count ("float32", "float32xint4": data first), `ran` that of the
@@ -242,7 +242,7 @@ def _node_source_reads(
     """Yield (source, elements that the node reads of it) for each weight and input that a node
     reads.
     """
-    if _has_no_rows(node):
+    if _has_only_empty_outputs(node):
         return
     share = shares.get(node.key)
     routed = {spec.name for spec in expert_weights(node)} if share is not None else ()
@@ -256,7 +256,7 @@ def _node_source_reads(
             yield from _node_source_reads(inner, flow, shares)
 
 
-def _has_no_rows(node: Node) -> bool:
+def _has_only_empty_outputs(node: Node) -> bool:
     """Return True if all outputs of a node are empty tensors."""
     results = [spec for spec in node.outputs if spec is not None]
     return bool(results) and all(spec.shape is not None and 0 in spec.shape for spec in results)
@@ -290,7 +290,7 @@ def node_loads(
     shares = expert_read_shares(graph, scale)
     if model == "unfused":
         rows = (
-            _load_unfused(count, flowing, formats, shares)
+            _unfused_node_load(count, flowing, formats, shares)
             for count in _input_dependent_counts(ledger)
         )
         return tuple(row for row in rows if row.bytes or row.operations)
@@ -327,7 +327,7 @@ def _build_node_load(
     )
 
 
-def _load_unfused(
+def _unfused_node_load(
     count: CountedNode, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
 ) -> Load:
     """Return the load of a node that reads all its inputs from memory and writes all its
@@ -336,7 +336,7 @@ def _load_unfused(
     node = next(iter(count.node.source_operations), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
-    if node is None or known is None or node.bodies or _has_no_rows(node):
+    if node is None or known is None or node.bodies or _has_only_empty_outputs(node):
         return _build_node_load(count, flow, 0, 0, 0)
     works = count.cost.flops > 0
     constant, runs = count.node.constant_runs

@@ -64,7 +64,7 @@ def _inspect_patch_target(patch: Patch, name: str, recorded: Sources) -> Target:
         return Target(patch, name, None, "not installed")
     if not patch.in_text or name == ANY:
         return Target(patch, name, installed, "not in source")
-    source = find_source(patch.place, name)
+    source = find_source_digest_and_signature(patch.place, name)
     if source is None:
         if patch.is_optional:
             return Target(patch, name, installed, "absent", message="crossflops goes on without")
@@ -114,7 +114,7 @@ def find_library_version(library: str) -> str | None:
 # The text of a target.
 
 
-def find_source(location: str, name: str) -> tuple[str, str] | None:
+def find_source_digest_and_signature(location: str, name: str) -> tuple[str, str] | None:
     """Return a digest of the source text of an attribute, and its signature; None without text.
 
     `location` is a module, or a module and a class ("torch._ops:OpOverload").
@@ -223,7 +223,7 @@ def _record_patch_targets() -> None:
     for patch in PATCHES:
         installed = find_library_version(patch.library)
         for name in patch.names if installed and patch.in_text else ():
-            source = find_source(patch.place, name)
+            source = find_source_digest_and_signature(patch.place, name)
             known = recorded.setdefault(_attribute_path(patch, name), {})
             if source is not None and list(source) not in known.values():
                 known[installed] = list(source)

@@ -253,7 +253,7 @@ def _plugin_distribution_by_extra() -> dict[str, str]:
 # Which installed distribution an import really comes from.
 
 
-def owner(package: str, candidates: Sequence[str]) -> Distribution:
+def distribution_of_package(package: str, candidates: Sequence[str]) -> Distribution:
     """Return the installed distribution that the files of an importable package come from.
 
     Two distributions may install the same package, and the later one overwrites the earlier

@@ -13,7 +13,7 @@ _COMPILE_MODEL = (
 )
 
 
-def has_compiled() -> bool:
+def has_torch_compiled_anything() -> bool:
     """Return True if torch.compile compiled anything in this process."""
     utils = sys.modules.get("torch._dynamo.utils")
     return utils is not None and any(utils.counters["frames"].values())
@@ -21,4 +21,4 @@ def has_compiled() -> bool:
 
 def explain_missing_model_call() -> tuple[str, str]:
     """Return the message and the hint for a step in which no call of the model was seen."""
-    return (_INLINED, _COMPILE_MODEL) if has_compiled() else (_UNSEEN, _GIVE_MODULE)
+    return (_INLINED, _COMPILE_MODEL) if has_torch_compiled_anything() else (_UNSEEN, _GIVE_MODULE)

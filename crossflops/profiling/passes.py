@@ -92,13 +92,15 @@ class ModelCall:
         self.trained = tuple(weight.requires_grad for weight in module.parameters())
         self.is_transformed = is_in_func_transform()
         self._has_grad = torch.is_grad_enabled()
-        self._sources = [_gradient_source(tensor) for tensor in tensor_leaves((args, kwargs))]
+        self._sources = [
+            _gradient_identity(tensor) for tensor in tensors_in_graph_order((args, kwargs))
+        ]
         self._ends: list[Edge | None] = []
         self._seen: dict[int, _PassNodes] = {}
         self._second_order: set[int] = set()
         self._is_batched = False
         self._is_cut = False
-        stored = (*tensor_leaves((args, kwargs)), *module.parameters())
+        stored = (*tensors_in_graph_order((args, kwargs)), *module.parameters())
         self._has_tangents = not self.is_transformed and any(map(_has_tangent, stored))
         self.passes = CallPasses()
         self.outputs = 0
@@ -106,16 +108,16 @@ class ModelCall:
 
     # While the step runs.
 
-    def on_return(self, output: Any) -> None:
+    def record_output_gradients(self, output: Any) -> None:
         """Record which tensors in the output of the call have a gradient, and their number."""
-        stored = () if isinstance(output, Iterator) else tensor_leaves(output)
+        stored = () if isinstance(output, Iterator) else tensors_in_graph_order(output)
         self._ends = [
             (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else None
             for tensor in stored
         ]
         self.outputs = len(self._ends)
 
-    def begin_node(
+    def record_node_begin(
         self, number: int, is_restricted: bool, node: Any, gradients_in: Iterable[Any]
     ) -> None:
         """Record that backward pass `number` reached an autograd node of the call; `gradients_in`
@@ -128,7 +130,7 @@ class ModelCall:
         seen = self._seen.setdefault(number, _PassNodes(is_restricted))
         seen.came[node] = tuple(gradient is not None for gradient in gradients)
 
-    def end_node(self, number: int, node: Any, gradients_out: Iterable[Any]) -> None:
+    def record_node_end(self, number: int, node: Any, gradients_out: Iterable[Any]) -> None:
         """Record which gradients an autograd node of the call passed on
         (`gradients_out`) in backward pass
         `number`.
@@ -138,7 +140,7 @@ class ModelCall:
                 gradient is not None for gradient in gradients_out
             )
 
-    def begin_second_order(self, number: int) -> None:
+    def record_second_order_pass(self, number: int) -> None:
         """Record that backward pass `number` through the call computes second-order gradients."""
         self._second_order.add(number)
 
@@ -183,7 +185,9 @@ class ModelCall:
             backward = self._backward_pass(seen)
             if backward is not None:
                 passes[backward] += 1
-            for why in self._find_unexplained(seen, backward, number in self._second_order):
+            for why in self._remarks_on_unexplained_nodes(
+                seen, backward, number in self._second_order
+            ):
                 additional[why] = None
         return CallPasses(tuple(passes.items()), tuple(additional))
 
@@ -192,7 +196,7 @@ class ModelCall:
         None if no output had one.
         """
         graded = [index for index, end in enumerate(self._ends) if end is not None]
-        reached = {index for index in graded if _has_arrived(self._ends[index], seen)}
+        reached = {index for index in graded if _has_received_gradient(self._ends[index], seen)}
         if not reached:
             return None
         asking = tuple(index for index, source in enumerate(self._sources) if source is not None)
@@ -200,7 +204,7 @@ class ModelCall:
         if not seen.is_restricted or any(map(_is_compiled, seen.came)):
             return BackwardPass(missed, asking if self._has_grad else ())
         inputs = tuple(
-            index for index in asking if _has_source_gradient(self._sources[index], seen)
+            index for index in asking if _has_gradient_of_input(self._sources[index], seen)
         )
         names = {id(weight): name for name, weight in self.module.named_parameters()}
         leaves = {
@@ -209,7 +213,7 @@ class ModelCall:
         weights = frozenset(name for key, name in names.items() if key in leaves)
         return BackwardPass(missed, inputs, weights)
 
-    def _find_unexplained(
+    def _remarks_on_unexplained_nodes(
         self, seen: _PassNodes, backward: BackwardPass | None, is_second_order: bool
     ) -> Iterator[str]:
         """Yield a remark for each reason why autograd nodes of the call ran without gradients of
@@ -219,7 +223,9 @@ class ModelCall:
             yield TO_INNER
         if is_second_order:
             return
-        todo = [end[0] for end in self._ends if end is not None and _has_arrived(end, seen)]
+        todo = [
+            end[0] for end in self._ends if end is not None and _has_received_gradient(end, seen)
+        ]
         behind: set[Any] = set()
         while todo:
             node = todo.pop()
@@ -255,7 +261,7 @@ def _has_tangent(tensor: "Tensor") -> bool:
     return forward_ad.unpack_dual(tensor).tangent is not None
 
 
-def tensor_leaves(values: Any) -> "list[Tensor]":
+def tensors_in_graph_order(values: Any) -> "list[Tensor]":
     """Return all tensors in arguments or results, in the order in which they are inputs of a
     graph.
     """
@@ -265,7 +271,7 @@ def tensor_leaves(values: Any) -> "list[Tensor]":
     return [leaf for leaf in tree_leaves(to_exportable_result(values)) if isinstance(leaf, Tensor)]
 
 
-def _gradient_source(tensor: "Tensor") -> Any:
+def _gradient_identity(tensor: "Tensor") -> Any:
     """Return what identifies the gradient of a tensor: (autograd node, result index), or the id of
     a leaf; None if it requires none.
     """
@@ -281,7 +287,7 @@ def _is_compiled(node: Any) -> bool:
     return bool(node.name().startswith(_COMPILED))
 
 
-def _has_arrived(end: Edge | None, seen: _PassNodes) -> bool:
+def _has_received_gradient(end: Edge | None, seen: _PassNodes) -> bool:
     """Return True if an output of the call, given by its autograd edge, received a gradient in the
     backward pass.
     """
@@ -300,7 +306,7 @@ def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
                 yield edge
 
 
-def _has_source_gradient(source: Any, seen: _PassNodes) -> bool:
+def _has_gradient_of_input(source: Any, seen: _PassNodes) -> bool:
     """Return True if a gradient reached the input of a call that `source` identifies."""
     for edge in _gradient_edges(seen):
         leaf = _leaf_of_edge(edge)
@@ -341,7 +347,9 @@ def call_signature(call: ModelCall) -> Any:
     """Return a key of a call's arguments: shapes and dtypes of tensors, names of keywords, texts
     of other values.
     """
-    shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensor_leaves((call.args, call.kwargs)))
+    shapes = tuple(
+        (tuple(t.shape), str(t.dtype)) for t in tensors_in_graph_order((call.args, call.kwargs))
+    )
     plainly = tuple(
         repr(value) for value in (*call.args, *call.kwargs.values()) if not _contains_tensor(value)
     )
@@ -350,7 +358,7 @@ def call_signature(call: ModelCall) -> Any:
 
 def _contains_tensor(value: Any) -> bool:
     """Return True if the value contains a tensor."""
-    return bool(tensor_leaves(value))
+    return bool(tensors_in_graph_order(value))
 
 
 def inputs_without_autograd(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -26,7 +26,7 @@ _STORE_IS_GONE = "the store of the process group is closed: rank 0 or the launch
 _NUMBERS = count()
 
 
-def sharing_processes(model: "nn.Module") -> int:
+def count_processes_sharing_batch(model: "nn.Module") -> int:
     """Return how many processes share one batch (by tensor parallelism); 1 without sharding.
 
     A parameter is cut along the axes of its mesh; along those of FSDP every process has a batch.

@@ -36,7 +36,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     limits: BenchLimits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=3.0)
 
 
-class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredSteps(msgspec.Struct, frozen=True, kw_only=True):
     """The measured steps: see `crossflops.report.profile`."""
 
     iterations: Measurement
@@ -49,9 +49,9 @@ class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
     has_gradients: bool
 
 
-def train_and_watch(
+def train_and_measure(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
-) -> WatchedSteps:
+) -> MeasuredSteps:
     """Train the model in place for some steps; return their times and memory. Raises
     NormalizeError if a step raises.
     """
@@ -86,7 +86,7 @@ def _limiting_threads(threads: int) -> Iterator[None]:
 
 def _measure_training(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
-) -> WatchedSteps:
+) -> MeasuredSteps:
     """Train the model for some steps; return the times of steps and modules, and the peak memory
     in bytes.
     """
@@ -97,15 +97,16 @@ def _measure_training(
         with torch.enable_grad():
             iterations, phases = _time_steps(step, recipe)
             watched = sorted(
-                (_watch_step(model, step) for _ in range(WATCHED)), key=_whole_step_seconds
+                (_time_step_with_hooks(model, step) for _ in range(WATCHED)),
+                key=_whole_step_seconds,
             )
-            inner, outer = _step_peak_memory(model, step, device)
+            inner, outer = _peak_bytes_of_forward_and_step(model, step, device)
     except Exception as error:  # whatever the model raises is its word
         what = f"a training step raised {error_words(error)}"
         raise NormalizeError(
             what, "check that the model can be trained on these inputs"
         ) from error
-    return WatchedSteps(
+    return MeasuredSteps(
         iterations=iterations,
         phases=phases,
         watched=watched[WATCHED // 2],
@@ -149,7 +150,7 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
     last = step.marks[-iterations.runs :]
     full = median_low(step.step_seconds(marks) for marks in last)
     marks = next(marks for marks in last if step.step_seconds(marks) == full)
-    forward, backward, optimizer = step.resolve_phases(marks)
+    forward, backward, optimizer = step.forward_backward_optimizer_seconds(marks)
     phases = StepPhases(
         whole=full,
         forward=forward,
@@ -242,7 +243,7 @@ class _Step:
         """
         passes: list[_PassMarks] = []
 
-        def run() -> Any:
+        def run_and_return_loss() -> Any:
             """Run forward and backward pass, keep their time marks, and return the loss."""
             self._model.zero_grad(set_to_none=True)
             loss, marks = self._run_forward_and_backward()
@@ -251,14 +252,14 @@ class _Step:
 
         start = begin = self._clock.mark()
         if self._needs_closure:
-            self._optimizer.step(run)
+            self._optimizer.step(run_and_return_loss)
         else:
-            run()
+            run_and_return_loss()
             begin = self._clock.mark()
             if self._optimizer is not None:
                 self._optimizer.step()
         end = self._clock.mark()
-        self._clock.finish()
+        self._clock.wait_for_device()
         self.marks.append(_StepMarks(start, passes, begin, end, self._needs_closure))
 
     def _run_forward_and_backward(self) -> tuple[Any, _PassMarks]:
@@ -278,7 +279,7 @@ class _Step:
 
         with torch.no_grad():
             self._call()
-        self._clock.finish()
+        self._clock.wait_for_device()
 
     def clear_gradients(self) -> None:
         """Set all gradients of the model to None."""
@@ -294,7 +295,7 @@ class _Step:
         """Return the seconds of the step with these time marks, from its begin to its end."""
         return self._clock.seconds_between(marks.start, marks.end)
 
-    def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
+    def forward_backward_optimizer_seconds(self, marks: _StepMarks) -> tuple[float, float, float]:
         """Return the seconds of forward pass, backward pass and optimizer in the step with these
         time marks.
         """
@@ -307,20 +308,20 @@ class _Step:
         return forward, backward, optimizer
 
 
-def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
-    """Return `asked(output)`, the loss; without `asked` the sum of the output's tensors with
-    gradients, or None if there are none.
+def _output_loss(output: Any, loss_function: Callable[[Any], Any] | None) -> "Tensor | None":
+    """Return `loss_function(output)`; without a loss function the sum of the output's tensors
+    with gradients, or None if there are none.
     """
     from crossflops.profiling.watch import tensors_of_value
 
-    if asked is not None:
-        loss: Tensor = asked(output)
+    if loss_function is not None:
+        loss: Tensor = loss_function(output)
         return loss
     sums = [t.float().sum() for t in tensors_of_value(output) if t.requires_grad]
     return sum(sums[1:], sums[0]) if sums else None
 
 
-def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
+def _time_step_with_hooks(model: "nn.Module", step: _Step) -> StepTimes:
     """Run one training step with hooks; return the times of its modules and phases."""
     watch = Watch(model)
     watch.start()
@@ -334,7 +335,7 @@ def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
 # Memory: what the allocator hands out, above what was held before.
 
 
-def _step_peak_memory(
+def _peak_bytes_of_forward_and_step(
     model: "nn.Module", step: _Step, device: Any
 ) -> tuple[int | None, int | None]:
     """Return the peak bytes of a forward pass and of a whole step, each above those held before;

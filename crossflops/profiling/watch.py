@@ -47,7 +47,7 @@ class Clock(Protocol):
         """Return a mark of the present point in the device's queue of work."""
         ...
 
-    def finish(self) -> None:
+    def wait_for_device(self) -> None:
         """Wait until the device has done all its work."""
         ...
 
@@ -69,10 +69,10 @@ class HostClock:
 
     def mark(self) -> float:
         """Wait for the device; return the seconds of a monotonic clock."""
-        self.finish()
+        self.wait_for_device()
         return time.perf_counter()
 
-    def finish(self) -> None:
+    def wait_for_device(self) -> None:
         """Wait until the device has done its work, if it is not the CPU."""
         if self._wait is not None:
             self._wait()
@@ -95,7 +95,7 @@ class EventClock:
         event.record()
         return event
 
-    def finish(self) -> None:
+    def wait_for_device(self) -> None:
         """Wait until all CUDA streams have done their work."""
         import torch
 
@@ -358,7 +358,7 @@ class Watch:
         self.active = True
         try:
             self._watch_modules()
-            self._watch_copies()
+            self._leave_hooks_out_of_copies()
             self._watch_calls()
             self._watch_backward()
             self._watch_optimizers()
@@ -397,7 +397,7 @@ class Watch:
         self._outside.clear()
         self.products = tuple(names.items())
         self.remove_hooks()
-        self._spans.clock.finish()
+        self._spans.clock.wait_for_device()
         peak = None
         if self._device.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self._device) - self._before
@@ -551,7 +551,7 @@ class Watch:
 
         self._undo.append(undo)
 
-    def _watch_copies(self) -> None:
+    def _leave_hooks_out_of_copies(self) -> None:
         """Make copies and pickles of modules leave out the hooks of this watch.
 
         Of a copy the function around the model would run the model, and no file takes a function.
@@ -621,7 +621,7 @@ class Watch:
         self._assign_autograd_nodes(path, output)
         self._threads.call = enclosing
         if call is not None:
-            call.on_return(output)
+            call.record_output_gradients(output)
 
     def _watch_calls(self) -> None:
         """Replace `nn.Module.__call__` to record calls that no recorded call encloses, of
@@ -683,7 +683,12 @@ class Watch:
         return len(self.beside) - 1
 
     def _call_submodule(
-        self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
+        self,
+        original_call: Callable[..., Any],
+        module: "nn.Module",
+        path: str,
+        args: Any,
+        kwargs: Any,
     ) -> Any:
         """Call a submodule outside of a call of the model, record the call, and return its
         output.
@@ -691,14 +696,19 @@ class Watch:
         since = time.perf_counter()
         call = self._begin_call(without_wrappers(module), path, args, kwargs)
         self._spans.add_hook_time(since)
-        output = self._call_recorded(inside, module, call, args, kwargs)
+        output = self._call_recorded(original_call, module, call, args, kwargs)
         since = time.perf_counter()
         self._end_call(call, path, output)
         self._spans.add_hook_time(since)
         return output
 
     def _time_call(
-        self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
+        self,
+        original_call: Callable[..., Any],
+        module: "nn.Module",
+        path: str,
+        args: Any,
+        kwargs: Any,
     ) -> Any:
         """Call a module that has no hooks, record and time the call as a whole, and return its
         output.
@@ -709,7 +719,7 @@ class Watch:
         span = self._spans.begin(path, self._current_forward_phase(), since)
         span.call, full = call, False
         try:
-            output = self._call_recorded(inside, module, call, args, kwargs)
+            output = self._call_recorded(original_call, module, call, args, kwargs)
             full = True
         finally:
             since = self._spans.end(span, full)
@@ -719,7 +729,7 @@ class Watch:
 
     def _call_recorded(
         self,
-        inside: Callable[..., Any],
+        original_call: Callable[..., Any],
         module: "nn.Module",
         call: ModelCall,
         args: Any,
@@ -730,7 +740,7 @@ class Watch:
         """
         before = len(self._spans.all)
         try:
-            return inside(module, *args, **kwargs)
+            return original_call(module, *args, **kwargs)
         except BaseException:
             if call.is_again:
                 self._record_stopped_recomputation(call, before)
@@ -740,11 +750,11 @@ class Watch:
         finally:
             self._threads.call = None
 
-    def _record_stopped_recomputation(self, call: ModelCall, before: int) -> None:
-        """Record that a recomputation of the call was stopped before its end; `before` is the
-        number of spans at its begin.
+    def _record_stopped_recomputation(self, call: ModelCall, span_count_at_begin: int) -> None:
+        """Record that a recomputation of the call was stopped before its end;
+        `span_count_at_begin` is the number of spans at its begin.
         """
-        begun = [span for span in self._spans.all[before:] if span.phase == "again"]
+        begun = [span for span in self._spans.all[span_count_at_begin:] if span.phase == "again"]
         ended = {span.path for span in begun if span.end is not None and span.whole}
         index = f"{call.path}." if call.path else ""
         inside = [path.removeprefix(index) for path in ended if path.startswith(index)]
@@ -803,7 +813,7 @@ class Watch:
             if self.active:
                 since = time.perf_counter()
                 if call is not None:
-                    call.begin_node(self._pass, self._is_restricted, node, came)
+                    call.record_node_begin(self._pass, self._is_restricted, node, came)
                 running.append(self._spans.begin(path, "backward", since))
 
         def end_node_span(went: Any, _: Any) -> None:
@@ -813,7 +823,7 @@ class Watch:
             if running:
                 since = self._spans.end(running.pop())
                 if call is not None:
-                    call.end_node(self._pass, node, went)
+                    call.record_node_end(self._pass, node, went)
                 self._spans.add_hook_time(since)
 
         for handle in (node.register_prehook(begin_node_span), node.register_hook(end_node_span)):
@@ -831,7 +841,7 @@ class Watch:
         def report_second_order(_: Any) -> None:
             """Report to the calls that a second-order backward pass runs through them."""
             for call in through if self.active else ():
-                call.begin_second_order(self._pass)
+                call.record_second_order_pass(self._pass)
 
         while todo:
             node = todo.pop()
@@ -920,7 +930,7 @@ class Watch:
         def time_closure(closure: Callable[[], Any]) -> Callable[[], Any]:
             """Return a function that runs the closure of an optimizer and records its time."""
 
-            def run() -> Any:
+            def run_closure() -> Any:
                 """Run the closure of an optimizer, record its time span, and return its result."""
                 start = self._spans.current_moment()
                 try:
@@ -928,7 +938,7 @@ class Watch:
                 finally:
                     self._closures.append((start, self._spans.current_moment()))
 
-            return run
+            return run_closure
 
         def begin_optimizer_span(_: Any, args: Any, kwargs: Any) -> Any:
             """Begin the time span of an optimizer's step; return its arguments with a timed

@@ -116,7 +116,7 @@ def content_file_bytes(content: ShowableResult, file: Path, unit: Unit = "macs")
 def json(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return a result as indented JSON, with counts as exact integers and a newline at the end.
 
-    `unit` orders nothing here: the contract fixes what stands where.
+    `unit` has no effect: the schema fixes the order of the rows, and every row has all units.
     """
     if isinstance(content, ComparisonView | BenchView):
         content = content.report if isinstance(content, ComparisonView) else content.bench

@@ -378,9 +378,9 @@ def _content_report(content: ShowableResult) -> Report | None:
 
 def _total_cards(report: Report) -> tuple[Card, ...]:
     """Return the totals at the top of the HTML page: of one model, or of two compared models."""
-    models = [_scope_figures(report.scope)]
+    models = [_scope_amounts(report.scope)]
     if isinstance(report.against, Against):
-        models.append(_scope_figures(report.against.totals))
+        models.append(_scope_amounts(report.against.totals))
 
     def text_of_both_models(name: str, shown: Callable[[int], str]) -> str:
         """Return a figure of the model as text; of two models both, with an arrow between them."""
@@ -394,7 +394,7 @@ def _total_cards(report: Report) -> tuple[Card, ...]:
     )
 
 
-def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
+def _scope_amounts(scope: ModuleRow | Totals) -> dict[str, int]:
     """Return MACs, FLOPs, parameters and memory traffic (bytes) of a module or model by name."""
     figures = {"MACs": scope.macs, "FLOPs": scope.flops, "parameters": scope.params}
     if isinstance(scope, Totals):

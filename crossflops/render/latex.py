@@ -33,7 +33,7 @@ def latex(page: Page) -> str:
     for block in page.blocks:
         match block:
             case Table() if block.rows:
-                lines += _tabular(block)
+                lines += _latex_tabular_lines(block)
             case Title(parts):
                 lines.append(rf"\par\noindent\textbf{{{', '.join(map(escape_latex, parts))}}}\par")
             case Heading(text):
@@ -52,7 +52,7 @@ def latex(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tabular(table: Table) -> list[str]:
+def _latex_tabular_lines(table: Table) -> list[str]:
     """Return the lines of a LaTeX tabular environment for a table, in booktabs style."""
     columns = "".join("r" if column.right else "l" for column in table.columns)
     cells = [[_latex_cell(cell) for cell in row.cells] for row in table.rows]

@@ -460,24 +460,26 @@ def _width_with_narrow_words(table: Table, gap: int, broken: bool) -> int:
     return sum(widths) + gap * (len(table.columns) - 1)
 
 
-def _column_width(table: Table, location: int, broken: bool) -> int:
+def _column_width(table: Table, column_index: int, broken: bool) -> int:
     """Return the width of a column, in terminal columns, including its head."""
-    head = _head_lines(table, location) if broken else (table.columns[location].head,)
+    head = _head_lines(table, column_index) if broken else (table.columns[column_index].head,)
     return max(
-        _widest_cell(table, location), *map(terminal_cell_width, () if table.bare else head), 0
+        _widest_cell_width(table, column_index),
+        *map(terminal_cell_width, () if table.bare else head),
+        0,
     )
 
 
-def _head_lines(table: Table, location: int) -> tuple[str, ...]:
+def _head_lines(table: Table, column_index: int) -> tuple[str, ...]:
     """Return the head of a column as lines, wrapped to the width of its cells."""
-    head = table.columns[location].head
+    head = table.columns[column_index].head
     longest = max(map(len, head.split()), default=1)
-    return tuple(wrap(head, max(longest, _widest_cell(table, location)))) or ("",)
+    return tuple(wrap(head, max(longest, _widest_cell_width(table, column_index)))) or ("",)
 
 
-def _widest_cell(table: Table, location: int) -> int:
+def _widest_cell_width(table: Table, column_index: int) -> int:
     """Return the width of a column's longest cell, in terminal columns."""
-    return max((terminal_cell_width(row.cells[location]) for row in table.rows), default=0)
+    return max((terminal_cell_width(row.cells[column_index]) for row in table.rows), default=0)
 
 
 # Plain text in a file, or printed: what a terminal shows, without colour.

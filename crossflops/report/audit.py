@@ -223,16 +223,18 @@ def _closest_convention(by_name: Mapping[str, FigureReading], order: Sequence[st
     Else that of most rows; "" if none prints it.
     """
     fitting = [known for known in order if known in by_name]
-    usual = base_convention(order[0]) if order else ""
-    same = [known for known in fitting if base_convention(known) == usual]
+    usual = convention_without_factor_and_switch(order[0]) if order else ""
+    same = [known for known in fitting if convention_without_factor_and_switch(known) == usual]
     return (*same, *fitting, "")[0]
 
 
-def base_convention(name: str) -> str:
+def convention_without_factor_and_switch(name: str) -> str:
     """Return the name of a convention without its factor ("2 x") and its switch ("with A=0").
 
-    >>> base_convention("2 x MACs"), base_convention("1/2 x fvcore@0.1.5 with A=0")
-    ('MACs', 'fvcore@0.1.5')
+    >>> convention_without_factor_and_switch("1/2 x fvcore@0.1.5 with A=0")
+    'fvcore@0.1.5'
+    >>> convention_without_factor_and_switch("2 x MACs")
+    'MACs'
     """
     return name.rpartition(" x ")[2].partition(" with ")[0]
 

@@ -217,7 +217,7 @@ def _short_amount_with_sign(amount: Amount) -> str:
     return f"{'-' if amount < 0 else '+'}{short_amount(abs(amount))}"
 
 
-def _join_names(names: list[str], content: str) -> str:
+def _join_names(names: list[str], singular: str) -> str:
     """Return the names joined by commas; of a long list only the first ones and the number of the
     others.
 
@@ -227,4 +227,4 @@ def _join_names(names: list[str], content: str) -> str:
     rest = len(names) - _NAMED
     if rest <= 1:
         return ", ".join(names)
-    return f"{', '.join(names[:_NAMED])} and {rest} more {content}s"
+    return f"{', '.join(names[:_NAMED])} and {rest} more {singular}s"

@@ -75,17 +75,17 @@ KINDS = ("macs", "flops", "params")
 
 
 def report_difference(
-    first: Report, second: Report, names: tuple[str, str], most: Fraction | None = None
+    first: Report, second: Report, names: tuple[str, str], max_increase: Fraction | None = None
 ) -> Difference:
-    """Return the differences between two reports: totals, modules and nodes; `most` is the allowed
-    growth of a total, 0.1 for 10 %.
+    """Return the differences between two reports: totals, modules and nodes;
+    `max_increase` is the allowed growth of a total, 0.1 for 10 %.
     """
     before, after = report_total_work(first), report_total_work(second)
     over: tuple[str, ...] = ()
     old, new = _comparable_placements(first, second)
-    if most is not None:
+    if max_increase is not None:
         pairs = ((kind, getattr(before, kind), getattr(after, kind)) for kind in KINDS)
-        over = tuple(kind for kind, was, is_ in pairs if is_ > was * (1 + most))
+        over = tuple(kind for kind, was, is_ in pairs if is_ > was * (1 + max_increase))
     return Difference(
         first=names[0],
         second=names[1],
@@ -93,12 +93,12 @@ def report_difference(
         second_work=after,
         modules=tuple(row_changes(old.modules, new.modules)),
         nodes=tuple(row_changes(*_comparable_rows(old.rows, new.rows))),
-        max_increase=None if most is None else float(most),
+        max_increase=None if max_increase is None else float(max_increase),
         over=over,
         uncounted_before=first.uncounted,
         uncounted=second.uncounted,
         new_uncounted=_new_uncounted(first, second),
-        doubts=_total_doubts(second),
+        doubts=_inexact_grade_by_total(second),
     )
 
 
@@ -128,7 +128,7 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
     return tuple(came)
 
 
-def _total_doubts(report: Report) -> dict[str, str]:
+def _inexact_grade_by_total(report: Report) -> dict[str, str]:
     """Return {total: "estimate" or "bound"} for the totals that are not exact, such as "flops"."""
     grades = report.totals.exactness or {}
     return {name: grade for name, grade in grades.items() if grade != "exact"}

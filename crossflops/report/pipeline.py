@@ -114,13 +114,15 @@ def _add_totals(parts: Sequence[CountedPart]) -> Totals:
 
 
 def _sum_optional_numbers(
-    every: Sequence[tuple[Totals, int]], key: str, enough: Callable[[Iterable[bool]], bool]
+    totals_and_runs: Sequence[tuple[Totals, int]],
+    key: str,
+    enough: Callable[[Iterable[bool]], bool],
 ) -> int | UnsetType:
     """Return the sum of a number that totals may lack; UNSET unless `enough` of them have it."""
-    known = [getattr(totals, key) is not UNSET for totals, _ in every]
+    known = [getattr(totals, key) is not UNSET for totals, _ in totals_and_runs]
     if not enough(known):
         return UNSET
-    return sum((getattr(totals, key) or 0) * times for totals, times in every)
+    return sum((getattr(totals, key) or 0) * times for totals, times in totals_and_runs)
 
 
 def _weakest_grades(

@@ -140,22 +140,22 @@ def command_line_shape(dims: tuple[int, ...]) -> str:
     return "x".join(map(str, dims)) or "scalar"
 
 
-def count_with_noun(count: int, content: str) -> str:
+def count_with_noun(count: int, singular: str) -> str:
     """Return a number and its noun as text; the noun is in the plural if the number is not 1.
 
     >>> count_with_noun(1, "call"), count_with_noun(53, "call")
     ('1 call', '53 calls')
     """
-    return f"{exact_amount(count)} {content}{'' if count == 1 else 's'}"
+    return f"{exact_amount(count)} {singular}{'' if count == 1 else 's'}"
 
 
-def short_count_with_noun(count: int, content: str) -> str:
+def short_count_with_noun(count: int, singular: str) -> str:
     """Return a number in four digits and its noun, as text.
 
     >>> short_count_with_noun(1, "parameter"), short_count_with_noun(25557032, "parameter")
     ('1 parameter', '25.56 M parameters')
     """
-    return f"{short_amount(count)} {content}{'' if count == 1 else 's'}"
+    return f"{short_amount(count)} {singular}{'' if count == 1 else 's'}"
 
 
 def _decimal_text(value: Fraction, decimals: int) -> str:

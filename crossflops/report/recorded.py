@@ -93,11 +93,11 @@ def record_count(
     """
     modules = _numbers_without_submodules(report)
     return RecordedCount(
-        values={**_report_values(report), **(measured or {})},
+        values={**_numbers_for_budget_rules(report), **(measured or {})},
         modules=modules,
         request=_request_of_count(report, options),
         uncounted=tuple(f"{row.node} ({row.op})" for row in report.uncounted),
-        doubts=_record_doubts(report),
+        doubts=_doubts_of_recorded_numbers(report),
         origin=origin,
         operators=_numbers_by_operator(report),
         shares=_number_components(report),
@@ -111,7 +111,7 @@ def record_count(
     )
 
 
-def _report_values(report: Report) -> dict[str, Amount]:
+def _numbers_for_budget_rules(report: Report) -> dict[str, Amount]:
     """Return {name: number} for all numbers that budget rules can name, such as "macs",
     "thop@0.1.1" or "residual".
     """
@@ -242,7 +242,7 @@ def _option_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _record_doubts(report: Report) -> dict[str, str]:
+def _doubts_of_recorded_numbers(report: Report) -> dict[str, str]:
     """Return {name: "estimate" or "bound"} for the recorded numbers that are not exact."""
     known = report.totals.exactness or {}
     grades = {name: grade for name, grade in known.items() if grade != "exact"}
@@ -311,13 +311,13 @@ def _part_record(
     record: RecordedCount,
     values: dict[str, Amount],
     modules: dict[str, dict[str, int]],
-    inside: list[bool],
+    uncounted_in_part: list[bool],
     doubt: str,
 ) -> RecordedCount:
     """Return the record of a part of a model: its numbers, and the uncounted nodes for which
-    `inside` is true.
+    `uncounted_in_part` is true.
     """
-    nodes = zip(record.uncounted, record.places, inside, strict=False)
+    nodes = zip(record.uncounted, record.places, uncounted_in_part, strict=False)
     kept = [(node, location) for node, location, is_kept in nodes if is_kept]
     return replace(
         record,

@@ -217,7 +217,7 @@ def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
         constant_macs=constant,
         converter_macs=sum(count.converter_macs for count in ledger.counted),
         active_params=_active_parameters(graph, ledger),
-        unchosen_macs=_unchosen_macs(graph, ledger) or UNSET,
+        unchosen_macs=_macs_of_unchosen_experts(graph, ledger) or UNSET,
         exactness={
             "macs": _least_exact(
                 c.exactness for c in ledger.counted if c.cost.macs or _has_function_calls(c.node)
@@ -261,7 +261,7 @@ def _active_parameters(graph: Graph, ledger: Ledger) -> int | UnsetType:
     return graph.params - idle if idle else UNSET
 
 
-def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
+def _macs_of_unchosen_experts(graph: Graph, ledger: Ledger) -> int:
     """Return the MACs of experts that no router chose, in a graph that runs all experts."""
     unchosen = 0
     for counted in ledger.counted:
@@ -311,7 +311,7 @@ def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow
             outer = path.rpartition(".")[0]
             macs[outer] += macs[path]
             flops[outer] += flops[path]
-    params = _params_beneath_modules(modules)
+    params = _params_including_submodules(modules)
     return tuple(
         ModuleRow(
             path=row.path,
@@ -325,7 +325,7 @@ def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow
     )
 
 
-def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
+def _params_including_submodules(modules: tuple[Module, ...]) -> list[int]:
     """Return a list with the number of parameters of each module and its submodules; a shared
     parameter counts once in it.
     """

@@ -159,7 +159,7 @@ def _module_depth(row: Cells) -> int:
     return path.count(".") + 1 if path else 0
 
 
-def _native_node_amounts(node: NodeRow) -> tuple[int, ...]:
+def _macs_flops_bytes_of_node(node: NodeRow) -> tuple[int, ...]:
     """Return (MACs, FLOPs, bytes read, bytes written) of a node."""
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
@@ -173,15 +173,15 @@ def _sums_by_key(
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
-    def add_amounts_to_key(key: str, location: int, amounts: Iterable[int]) -> None:
-        """Add the amounts to the sums of this key, beginning at position `location`."""
+    def add_amounts_to_key(key: str, first_index: int, amounts: Iterable[int]) -> None:
+        """Add the amounts to the sums of this key, beginning at position `first_index`."""
         row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
-            row[location + offset] += amount
+            row[first_index + offset] += amount
 
     for node in report.nodes:
         for key in keys(node):
-            add_amounts_to_key(key, 0, _native_node_amounts(node))
+            add_amounts_to_key(key, 0, _macs_flops_bytes_of_node(node))
     for number, fold in enumerate(report.folds):
         for booked in fold.rows:
             for key in fold_keys(booked.at, booked.path):
@@ -287,7 +287,7 @@ def _view_by_node(report: Report) -> Table:
                 node.path,
                 node.class_ or "",
             ),
-            *_native_node_amounts(node),
+            *_macs_flops_bytes_of_node(node),
             *sums.get(node.node, none)[len(_NATIVE) :],
         )
         for node in report.nodes

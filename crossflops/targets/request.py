@@ -292,11 +292,11 @@ def build_second_request(target: Any, own_options: Mapping[str, Any], first: Req
     )
     if not provided:
         return _with_inputs_of_first(base, own, first)
-    from crossflops.targets.weights import (
-        build_weighted_source,
-    )  # a count of one model needs none of it
+    # a count of one model needs none of it
+    from crossflops.targets.weights import build_source_and_reason_for_values
 
-    build_weighted_source(base.source, base.weights)  # what cannot be built is told at once
+    # what cannot be built is told at once
+    build_source_and_reason_for_values(base.source, base.weights)
     return _with_file_options(base, first, own)
 
 
@@ -392,10 +392,10 @@ def _with_axis_layout(spec: TensorSpec, move: str | None, named: bool) -> Tensor
 
 def _can_take_inputs(request: Request) -> bool:
     """Return whether the model of the request accepts its inputs, checked by a run or a trace."""
-    from crossflops.targets.weights import build_weighted_source
+    from crossflops.targets.weights import build_source_and_reason_for_values
 
     try:
-        source, _ = build_weighted_source(request.source, request.weights)
+        source, _ = build_source_and_reason_for_values(request.source, request.weights)
         require_frontend(source.model).check_inputs(source, request.setting)
     except (InputError, NormalizeError):
         return False

@@ -9,7 +9,7 @@ from crossflops.ir.provenance import FAKE, META, REAL
 LARGE = 2**30  # bytes of weights above which a model that is run by tools is built without them
 
 
-def build_weighted_source(
+def build_source_and_reason_for_values(
     load: Callable[[bool], Source], weights: str | None
 ) -> tuple[Source, str]:
     """Return a model, without weight values if possible, and why it needed them (else "").

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.files import write_file
-from crossflops.profiling.compiled import explain_missing_model_call, has_compiled
+from crossflops.profiling.compiled import explain_missing_model_call, has_torch_compiled_anything
 from crossflops.profiling.loops import (
     Called,
     Undo,
@@ -226,7 +226,7 @@ class _ChosenStep:
     def _write_reason_at_exit(self) -> None:
         """Handle the exit of the process: if no step was profiled, write the reason."""
         if not self._is_over:
-            if self._steps > self._settings.step and has_compiled():
+            if self._steps > self._settings.step and has_torch_compiled_anything():
                 self._give_up_profile(": ".join(explain_missing_model_call()))
                 return
             made = f"{self._steps} step" + "s" * (self._steps != 1)

@@ -18,7 +18,7 @@ import msgspec
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.files import write_file
 from crossflops.profiling.compiled import explain_missing_model_call
-from crossflops.profiling.ranks import Round, sharing_processes
+from crossflops.profiling.ranks import Round, count_processes_sharing_batch
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
 from crossflops.tools.registry import conventions_from_texts
@@ -231,7 +231,9 @@ class FlopsProfiler:
         heard, missing = meeting.collect_steps()
         others = [msgspec.json.decode(step, type=RankStep) for step in heard.values()]
         ranks = Ranks(
-            steps=(own, *others), missing=missing, sharing=sharing_processes(self._model)
+            steps=(own, *others),
+            missing=missing,
+            sharing=count_processes_sharing_batch(self._model),
         )
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
@@ -402,6 +404,6 @@ def to_step_timing(model: Any, watch: Watch, times: StepTimes) -> Timing:
         memory_how="PyTorch's allocator, in addition to what was allocated before",
         notes=tuple(notes),
         warnings=tuple(warnings),
-        sharing=sharing_processes(model),
+        sharing=count_processes_sharing_batch(model),
         world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
     )

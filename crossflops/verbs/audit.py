@@ -78,7 +78,7 @@ def audit_table(
     table = read_published_table(path, choice.library)
     rows = _select_rows(table, choice)
     builds = list(dict.fromkeys(row.build_key for row in rows))
-    counted = _count_builds(builds, choice, on_progress)
+    counted = _model_numbers_by_build(builds, choice, on_progress)
     judged, conventions, contradictions = judge_rows(rows, counted)
     made_with = framework_versions(is_file=True)
     for numbers in counted.values():
@@ -118,7 +118,7 @@ def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRo
     return rows
 
 
-def _count_builds(
+def _model_numbers_by_build(
     builds: Sequence[Build], choice: AuditChoice, on_progress: Callable[[str], None]
 ) -> dict[Build, ModelNumbers | str]:
     """Return {(target, image size, input): numbers of its conventions, or a text why there are

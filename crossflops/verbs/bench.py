@@ -72,7 +72,12 @@ from crossflops.verbs.bench_training import (
     step_timing_notes,
     training_step_work,
 )
-from crossflops.verbs.count import CountedModel, count_source, observe_request, write_onnx_program
+from crossflops.verbs.count import (
+    CountedModel,
+    count_source,
+    request_with_observed_sizes,
+    write_onnx_program,
+)
 from crossflops.verbs.provenance import build_request_record, framework_versions
 
 # The same model at another batch size.
@@ -246,7 +251,7 @@ def _prepare_file_run(request: Request, source: Source, folder: str) -> Runnable
     notes: tuple[str, ...] = ()
     file = source.model
     native = None if request.inputs_file else count_source(source, request.setting, ())
-    if native is None or _has_data_dependent_counts(native):
+    if native is None or _has_uncounted_or_bounded_nodes(native):
         native, note = _count_with_observed_sizes(request, native)
         notes = (note,)
     return Runnable(
@@ -273,7 +278,7 @@ def _count_with_observed_sizes(request: Request, fallback: CountedModel | None) 
     fails, with a note that says why.
     """
     try:
-        settled, run = observe_request(request)
+        settled, run = request_with_observed_sizes(request)
     except NormalizeError as error:
         if fallback is None:
             raise
@@ -284,7 +289,7 @@ def _count_with_observed_sizes(request: Request, fallback: CountedModel | None) 
     return ObservedCount(native, note)
 
 
-def _has_data_dependent_counts(native: CountedModel) -> bool:
+def _has_uncounted_or_bounded_nodes(native: CountedModel) -> bool:
     """Return whether a node is uncounted or has only an upper bound, so that one run can say
     more.
     """
@@ -407,7 +412,7 @@ class Attempts:
                 self._ready[batch] = prepare_runnable(request, index, config.runtime)
         return self._ready[batch]
 
-    def trace_batch(self, batch: int) -> None:
+    def run_batch_again_under_profiler(self, batch: int) -> None:
         """Run the model once more at this batch size, under the profiler, to get kernel times."""
         config = msgspec.structs.replace(self._conditions, limits=_BRIEF)
         self._run_and_keep(self.prepare_batch(batch), config, profiled=True)
@@ -510,7 +515,7 @@ def bench_request(request: Request, conditions: Conditions, on_progress: Progres
     )
 
 
-def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
+def measure_on_given_inputs(request: Request, conditions: Conditions) -> Ran | Unfit:
     """Return the measurements of the model on its inputs, or why it did not run."""
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, conditions, folder)
@@ -553,7 +558,7 @@ def measure_batches(
         ready = attempts.prepare_batch(chosen.batch if conditions.batches else None)
         if conditions.batches and not conditions.train:
             on_progress(f"profiling batch {chosen.batch}")
-            attempts.trace_batch(chosen.batch)
+            attempts.run_batch_again_under_profiler(chosen.batch)
         ran = attempts.ran[chosen.batch]
         return with_kernel_times(
             _build_bench_report(ready, ran, conditions, tried, chosen, largest), ready, ran, peak
@@ -770,11 +775,11 @@ def with_kernel_times(
         measured = machine_peak_or_reason(bench.threads)
         peak = None if isinstance(measured, str) else measured
         warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
-    account = _with_peak_profile(bench, ready, ran, peak)
+    account = _with_peak_kernels_and_phases(bench, ready, ran, peak)
     if provided is None and peak is not None and _is_above_peak(account):
         again = machine_peak_or_reason(bench.threads, ignore_stored=True)
         peak = peak if isinstance(again, str) else max_peaks(peak, again)
-        account = _with_peak_profile(bench, ready, ran, peak)
+        account = _with_peak_kernels_and_phases(bench, ready, ran, peak)
     errors = [
         *batch_rate_errors(account),
         *(kernel_time_errors(account.profile, peak) if account.profile else ()),
@@ -808,7 +813,9 @@ def _thread_count_warnings(threads: int) -> list[str]:
     ]
 
 
-def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
+def _with_peak_kernels_and_phases(
+    bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None
+) -> Bench:
     """Return a copy of the result with the peak, the kernel times as shares of it, and the phases
     of a training step.
     """

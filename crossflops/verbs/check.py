@@ -110,7 +110,7 @@ def check_budgets(
         else:
             reject_target_without_budget(target, start)
     parts = [
-        _check_configuration_file(
+        _check_budgets_of_file(
             file, list(rows.values()), update, on_progress, start, file == full, revision
         )
         for file, rows in chosen.items()
@@ -122,7 +122,7 @@ def check_budgets(
     )
 
 
-def _check_configuration_file(
+def _check_budgets_of_file(
     file: Path,
     budgets: Sequence[Budget],
     update: bool,
@@ -474,10 +474,10 @@ def _model_file_bytes(budget: Budget) -> int:
 def _measure_latency_ms(budget: Budget, on_progress: Callable[[str], None]) -> float:
     """Return the median time of a run in onnxruntime in milliseconds, measured as `bench` does."""
     from crossflops.bench.timing import Ran
-    from crossflops.verbs.bench import Conditions, time_single_run
+    from crossflops.verbs.bench import Conditions, measure_on_given_inputs
 
     on_progress(f"running {budget.target}")
-    timed = time_single_run(budget.request(), Conditions())
+    timed = measure_on_given_inputs(budget.request(), Conditions())
     if not isinstance(timed, Ran) or timed.measurement is None:
         reason = getattr(timed, "message", "the model could not be timed")
         raise InputError(

@@ -70,7 +70,7 @@ _NAMED = 3  # modules in a warning
 _DRAWS = "the file draws random numbers without a seed: sizes can differ in another run"
 
 
-def observe_request(request: Request) -> tuple[Request, Run]:
+def request_with_observed_sizes(request: Request) -> tuple[Request, Run]:
     """Run an ONNX file once; return (request with the sizes of that run, record of the run).
 
     The values of its inputs are those of the request's file, where it has one.
@@ -378,14 +378,14 @@ def _node_with_open_sizes(counted: CountedModel) -> str:
 
 
 def _dead_work_message(
-    dead: Mapping[str, int], unit: str = "MACs", indices: str = "modules"
+    dead: Mapping[str, int], unit: str = "MACs", parts_noun: str = "modules"
 ) -> str:
     """Return the warning that says how much work has no effect on an output, and in which modules
     or nodes it is.
     """
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
-    more = f", and in {len(dead) - _NAMED} more {indices}" if len(dead) > _NAMED else ""
+    more = f", and in {len(dead) - _NAMED} more {parts_noun}" if len(dead) > _NAMED else ""
     total = sum(dead.values())
     return f"no output depends on {total} {unit}; they are not in the totals: {where}{more}"
 
@@ -548,7 +548,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
     _refuse_generation_options(request)
     conventions = _request_conventions(request)
     with collecting_warnings() as sentences, checking_formula_matches() as warn_of_unmatched:
-        settled, formulas, run = _settle_sizes(request)
+        settled, formulas, run = _request_with_known_sizes(request)
         if build is None or settled is not request:
             build = make_model_build(settled)
         report, native = _count_report(build, settled.setting, conventions)
@@ -914,7 +914,9 @@ def _count_by_each_convention(
     return folds
 
 
-def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
+def _request_with_known_sizes(
+    request: Request,
+) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
     """Return (request with all sizes known, polynomials for --vary or UNSET, run for --observe or
     UNSET).
     """
@@ -926,5 +928,5 @@ def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run 
         formulas = fit_request_polynomials(request)
         request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
     if request.observe:
-        request, run = observe_request(request)
+        request, run = request_with_observed_sizes(request)
     return request, formulas, run

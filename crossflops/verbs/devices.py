@@ -174,7 +174,7 @@ def describe_this_machine(
         ways[processor.model] = partial(find_device, processor.model, additional)
     devices = {name: _device_or_reason(look) for name, look in ways.items()}
     for gpu in graphics:
-        notes += _driver_peak_doubts(gpu, additional)
+        notes += _driver_peak_warnings(gpu, additional)
     return Machine(
         cpu=processor,
         gpus=graphics,
@@ -206,7 +206,7 @@ def _device_display_name(device: Device | str) -> str:
     return ", or ".join((device.label, *device.also))
 
 
-def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
+def _driver_peak_warnings(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
     """Return a list with one warning if units x clock of the driver contradict the peak of the
     catalogue, else [].
 

@@ -141,7 +141,7 @@ def _export_onnx_file(
     written files.
     """
     from crossflops.export.onnx_file import (
-        copy_model,
+        copy_model_with_notes,
         data_locations,
         iterate_file_nodes,
         main_graph_field,
@@ -162,7 +162,9 @@ def _export_onnx_file(
             nodes = list(iterate_file_nodes(data, main_graph_field(data)))
         notes = notes_of_file(_counts_per_node(normalize(source, setting)[0]), nodes, model)
     if requested.to == "onnx":
-        return copy_model(origin, requested.file, notes, data_locations(model), parameters)
+        return copy_model_with_notes(
+            origin, requested.file, notes, data_locations(model), parameters
+        )
     write_file(requested.file, model_explorer_node_data(notes.values(), requested.unit))
     return [requested.file]
 

@@ -107,7 +107,7 @@ class PassCounter:
         counted = self._count_source_pass(self.passes.prefill(self._batch, prompt, logits))
         kept = counted.graph.outputs[1:]
         own = kept[:-1] if self.passes.is_encoder_decoder else kept
-        written = self._bytes_of_cache_tensors(own)
+        written = self._bytes_in_cache_precision(own)
         amounts = _pass_amounts(
             counted, _CacheTraffic(0, 0), _CacheTraffic(_graph_tensor_bytes(own), written)
         )
@@ -123,14 +123,16 @@ class PassCounter:
         counted = self._count_source_pass(source)
         is_pair = self.passes.is_encoder_decoder
         past = [spec for spec in counted.graph.inputs if spec.name.startswith("past")]
-        read = _CacheTraffic(_graph_tensor_bytes(past), self._bytes_of_cache_tensors(past))
+        read = _CacheTraffic(_graph_tensor_bytes(past), self._bytes_in_cache_precision(past))
         grown = past[: len(past) // 2] if is_pair else past
         tokens = [_spec_of_last_tokens(spec, new.number) for spec in grown]
-        written = _CacheTraffic(_graph_tensor_bytes(tokens), self._bytes_of_cache_tensors(tokens))
-        after = self._bytes_of_cache_tensors((*counted.graph.outputs[1:], *past[len(grown) :]))
+        written = _CacheTraffic(
+            _graph_tensor_bytes(tokens), self._bytes_in_cache_precision(tokens)
+        )
+        after = self._bytes_in_cache_precision((*counted.graph.outputs[1:], *past[len(grown) :]))
         return CountedPass(_pass_amounts(counted, read, written), after, *_pass_memory(counted))
 
-    def _bytes_of_cache_tensors(self, specs: Iterable[TensorSpec]) -> int:
+    def _bytes_in_cache_precision(self, specs: Iterable[TensorSpec]) -> int:
         """Return the bytes of tensors of the cache, in its precision."""
         return sum(tensor_byte_count(spec, self._cache) for spec in specs)
 

@@ -249,7 +249,11 @@ def count_in_worktree(request: Request, folder: Path, revision: str) -> Report:
     order = pickle.dumps((request, str(repository_root()), str(answer)))
     package = str(_PACKAGE.parent)
     path = os.pathsep.join(
-        (*_import_folders_at_revision(sys.path, folder), package, *paths_outside_repository())
+        (
+            *_import_folders_at_revision(sys.path, folder),
+            package,
+            *import_folders_outside_repository(),
+        )
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD], cwd=folder, input=order, stdout=sys.stderr.fileno(),
@@ -292,7 +296,7 @@ def _import_folders_at_revision(paths: list[str], folder: Path) -> list[str]:
     return [str(path) for path in moved if path.is_dir()]
 
 
-def paths_outside_repository() -> list[str]:
+def import_folders_outside_repository() -> list[str]:
     """Return the folders of PYTHONPATH that are outside of this git repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     top, absolute = repository_root(), map(os.path.abspath, paths)

@@ -91,7 +91,9 @@ def mean_accepted_tokens(text: str, max_proposed: int) -> Fraction:
     return sum((share**power for power in range(1, max_proposed + 1)), Fraction(0))
 
 
-def plan_rounds(prompt: int, generate: int, most: int, mean: Fraction) -> tuple[DraftRound, ...]:
+def plan_rounds(
+    prompt: int, generate: int, max_proposed: int, mean: Fraction
+) -> tuple[DraftRound, ...]:
     """Return the rounds of a request, with accepted tokens that are spread evenly.
 
     >>> [tuple(step) for step in plan_rounds(10, 6, 3, Fraction(1, 2))]
@@ -101,7 +103,7 @@ def plan_rounds(prompt: int, generate: int, most: int, mean: Fraction) -> tuple[
     before, end = prompt, prompt + generate
     while before < end:
         number = len(rounds)
-        proposed = min(most, end - before - 1)
+        proposed = min(max_proposed, end - before - 1)
         spread = math.floor((number + 1) * mean) - math.floor(number * mean)
         rounds.append(DraftRound(before, proposed, min(spread, proposed)))
         before += rounds[-1].accepted + 1
@@ -327,7 +329,7 @@ def _count_draft(request: Request, rounds: Sequence[DraftRound], config: object)
 
     def count_source_rounds(source: Source) -> Workload:
         """Return the work of the built draft model."""
-        _warn_of_other_tokens(config, source.model.config)
+        _warn_of_different_vocabularies(config, source.model.config)
         model = _RoundModel(asked, source, (prompt, 1), last, ONE_TOKEN)
         return _model_workload(asked, model, prompt, later, ONE_TOKEN)
 
@@ -340,7 +342,7 @@ def _count_draft(request: Request, rounds: Sequence[DraftRound], config: object)
         raise
 
 
-def _warn_of_other_tokens(config: object, draft: object) -> None:
+def _warn_of_different_vocabularies(config: object, draft: object) -> None:
     """Warn if the two models have vocabularies of different sizes."""
     sizes = [getattr(owner, "vocab_size", None) for owner in (config, draft)]
     if sizes[0] != sizes[1]:

@@ -105,13 +105,13 @@ def _time_paper_rows(
     rows: Sequence[PaperRow], requests: Sequence[Request], on_progress: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
     """Return (rows with the median latency of each model in seconds, text how it was measured)."""
-    from crossflops.verbs.bench import Conditions, default_thread_count, time_single_run
+    from crossflops.verbs.bench import Conditions, default_thread_count, measure_on_given_inputs
 
     timed: list[PaperRow] = []
     where: list[str] = []
     for row, request in zip(rows, requests, strict=True):
         on_progress(f"running {row.target}")
-        ran = time_single_run(msgspec.structs.replace(request, observe=True), Conditions())
+        ran = measure_on_given_inputs(msgspec.structs.replace(request, observe=True), Conditions())
         if isinstance(ran, Unfit):
             note = f"did not run ({ran.stage}): {ran.message}"
             timed.append(msgspec.structs.replace(row, notes=(*row.notes, note)))

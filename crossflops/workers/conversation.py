@@ -58,10 +58,10 @@ def serve_order(kind: Any, compute_answer: Callable[[AnyOrder, Wait], Any]) -> N
 
 
 def serve_answer(
-    result: str, requests: BinaryIO, say: Say, compute_answer: Callable[[Wait], Any]
+    result_path: str, requests: BinaryIO, say: Say, compute_answer: Callable[[Wait], Any]
 ) -> NoReturn:
-    """Write `answered(wait)` to the file `result`, and exit the process; `wait()` says "ready" and
-    waits for "go".
+    """Write the answer to the file `result_path`, and exit the process; the `wait` of
+    `compute_answer(wait)` says "ready" and waits for "go".
     """
     released = threading.Event()
     threading.Thread(target=_listen_for_go, args=(requests, released), daemon=True).start()
@@ -71,7 +71,7 @@ def serve_answer(
         say("ready")
         released.wait()
 
-    write_file(Path(result), msgspec.json.encode(compute_answer(wait_for_go)))
+    write_file(Path(result_path), msgspec.json.encode(compute_answer(wait_for_go)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

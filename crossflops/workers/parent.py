@@ -277,20 +277,20 @@ def _run_forked_worker(
         _exit_at_once(1)
 
 
-def _reap_workers(numbers: dict[int, int], say: Say) -> None:
+def _reap_workers(order_by_process: dict[int, int], say: Say) -> None:
     """Wait until all workers have ended, report each end, and kill the processes that a worker
     left behind.
     """
-    while numbers:
+    while order_by_process:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         if ended is None:
             continue
-        if ended.si_pid in numbers:
+        if ended.si_pid in order_by_process:
             with contextlib.suppress(OSError):
                 os.killpg(ended.si_pid, signal.SIGKILL)
         _, status = os.waitpid(ended.si_pid, 0)
-        if ended.si_pid in numbers:
-            say(f"ended {numbers.pop(ended.si_pid)} {os.waitstatus_to_exitcode(status)}")
+        if ended.si_pid in order_by_process:
+            say(f"ended {order_by_process.pop(ended.si_pid)} {os.waitstatus_to_exitcode(status)}")
 
 
 def _address_space_limit(memory: int | None) -> int | None:

@@ -115,7 +115,7 @@ def can_fork_this_process() -> bool:
 
 
 class ForkedProcess:
-    """A fork of this process, in a group of its own, whose life is `live()`: a `Process`.
+    """A fork of this process, in a group of its own, that only calls `run_process()`: a `Process`.
 
     Like one that was started it has the conversation for stdin and stdout, and of what is open
     here nothing but `links`. See `can_fork_this_process`.
@@ -204,7 +204,7 @@ def _run_forked_process(
     log: Path,
     links: Sequence[int],
 ) -> NoReturn:
-    """Call `live()` in a forked process, with its streams on these pipes and the log;
+    """Call `run_process()` in a forked process, with its streams on these pipes and the log;
     then exit.
     """
     try:
@@ -384,10 +384,10 @@ class ProcessEnd(NamedTuple):
     output: str
 
     @property
-    def how(self) -> str:
+    def how_it_ended(self) -> str:
         """How the process ended, as text: "by SIGSEGV" or "with status 2".
 
-        >>> ProcessEnd(-11, False, "").how, ProcessEnd(2, False, "").how
+        >>> ProcessEnd(-11, False, "").how_it_ended, ProcessEnd(2, False, "").how_it_ended
         ('by SIGSEGV', 'with status 2')
         """
         return _exit_status_text(self.status)

@@ -42,7 +42,7 @@ def can_use_fork_servers() -> bool:
     return sys.platform == "linux" and os.environ.get(SWITCH) != "0"
 
 
-def import_numpy() -> None:
+def import_numpy_without_threads() -> None:
     """Import NumPy without the threads that it usually starts."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
@@ -53,7 +53,7 @@ def import_numpy() -> None:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def unfreeze_memory(collect: bool) -> None:
+def unfreeze_inherited_objects(collect: bool) -> None:
     """Let the garbage collector of a forked process collect the objects that it inherited.
 
     With `collect` it looks at once.

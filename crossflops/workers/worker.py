@@ -124,7 +124,7 @@ def build_job_source(job: Job) -> Source:
     from crossflops import targets
     from crossflops.targets import weights
 
-    def load(values: bool) -> Source:
+    def load_job_model(values: bool) -> Source:
         """Return the model of the job, built from its target; `values` says whether its weights
         get values.
         """
@@ -138,7 +138,7 @@ def build_job_source(job: Job) -> Source:
             values=values,
         )
 
-    return weights.build_weighted_source(load, job.weights)[0]
+    return weights.build_source_and_reason_for_values(load_job_model, job.weights)[0]
 
 
 def _unpack_job_source(job: Job) -> Source:

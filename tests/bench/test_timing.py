@@ -101,14 +101,14 @@ def test_the_largest_that_fits_is_found_exactly(most):
     outcome = search_batch_size(fits_up_to(most, lambda batch: 100.0 + batch, seen))
     assert (outcome.largest, outcome.bounded) == (most, True)
     assert len(seen) == len(set(seen))
-    assert Goal().best(list(outcome.tried)).batch == most
+    assert Goal().best_measurement(list(outcome.tried)).batch == most
 
 
 def test_the_fastest_is_not_the_largest():
     """Throughput peaks at 24: between 16 and 32 it is found within an eighth."""
     outcome = search_batch_size(fits_up_to(100, lambda batch: 1000.0 - abs(batch - 24), []))
     assert outcome.largest == 100
-    best = Goal().best(list(outcome.tried))
+    best = Goal().best_measurement(list(outcome.tried))
     assert abs(best.batch - 24) <= 3
 
 
@@ -120,7 +120,7 @@ def test_doubling_ends_where_it_brings_nothing():
     )
     assert max(seen) == 16
     assert not outcome.bounded
-    assert Goal().best(list(outcome.tried)).batch == 4
+    assert Goal().best_measurement(list(outcome.tried)).batch == 4
 
 
 def test_a_latency_bounds_the_batch():
@@ -138,4 +138,8 @@ def test_nothing_fits():
     """One attempt, no measurement, no best."""
     seen = []
     outcome = search_batch_size(fits_up_to(0, lambda batch: 1.0, seen))
-    assert (seen, outcome.largest, Goal().best(list(outcome.tried))) == ([1], None, None)
+    assert (seen, outcome.largest, Goal().best_measurement(list(outcome.tried))) == (
+        [1],
+        None,
+        None,
+    )

@@ -220,7 +220,7 @@ def test_a_number_that_cannot_be_measured_is_a_row(line, project, tmp_path, monk
     def fail(*_):
         raise InputError("onnxruntime is not installed", "install it")
 
-    monkeypatch.setattr("crossflops.verbs.bench.time_single_run", fail)
+    monkeypatch.setattr("crossflops.verbs.bench.measure_on_given_inputs", fail)
     monkeypatch.setattr("crossflops.verbs.compare.compare.compare_with_tools", fail)
     measured = ("latency_ms <= 10", "residual == 0", "thop <= 60", "thop@0.0.31 <= 60")
     project("macs <= +0%", "file_bytes <= 1M", "exact-2k-1 <= 60", *measured)

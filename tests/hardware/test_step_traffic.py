@@ -3,7 +3,12 @@
 import pytest
 
 from crossflops.errors import UnknownNameError
-from crossflops.hardware.step_traffic import Formats, node_loads, run_precision, tensor_byte_count
+from crossflops.hardware.step_traffic import (
+    Formats,
+    node_loads,
+    precision_of_node_peak,
+    tensor_byte_count,
+)
 from crossflops.ledger.count import count
 from tests.hardware.small_graphs import MODELS, W, X, Y, Z, graph, moved, node, tensor
 
@@ -146,7 +151,7 @@ def test_an_unknown_precision_is_refused():
 )
 def test_the_peak_that_a_node_runs_at(counted, asked, expected):
     """Floats run as asked, integers as they are, narrow weights in the type of the data."""
-    assert run_precision(counted, asked) == expected
+    assert precision_of_node_peak(counted, asked) == expected
 
 
 def test_packed_elements_round_up():

@@ -96,16 +96,20 @@ def test_causal_attention_keeps_a_triangle_and_a_band(queries, keys, width, is_o
     asked_for = None if is_own else width
     for half in (False, True):
         expected = remaining_share(queries, keys, half=half, width=width)
-        assert declared.causal_share(half, asked_for) == expected
+        assert declared.share_of_remaining_scores(half, asked_for) == expected
 
 
 def test_the_window_of_a_mask_is_left_out_with_the_mask():
     """4 keys of 8 where the mask is left out; a narrower window that is asked for holds."""
     scores = AttentionScores(queries=8, keys=8, causal="masked", masked_window=4)
-    assert scores.causal_share(half=False) == 1
-    assert scores.causal_share(half=True) == remaining_share(8, 8, half=True, width=4)
-    assert scores.causal_share(half=True, window=2) == remaining_share(8, 8, half=True, width=2)
-    assert scores.causal_share(half=True, window=6) == remaining_share(8, 8, half=True, width=4)
+    assert scores.share_of_remaining_scores(half=False) == 1
+    assert scores.share_of_remaining_scores(half=True) == remaining_share(8, 8, half=True, width=4)
+    assert scores.share_of_remaining_scores(half=True, window=2) == remaining_share(
+        8, 8, half=True, width=2
+    )
+    assert scores.share_of_remaining_scores(half=True, window=6) == remaining_share(
+        8, 8, half=True, width=4
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,9 +124,9 @@ def test_the_window_of_a_mask_is_left_out_with_the_mask():
 )
 def test_masks_and_windows_act_where_attention_may_be_causal(scores, half, window):
     """A masked square is taken as causal; the newest token sees every key of its window."""
-    assert scores.causal_share(half=True) == half
-    assert scores.causal_share(half=False, window=2) == window
-    assert scores.causal_share(half=False) == 1
+    assert scores.share_of_remaining_scores(half=True) == half
+    assert scores.share_of_remaining_scores(half=False, window=2) == window
+    assert scores.share_of_remaining_scores(half=False) == 1
 
 
 def test_half_of_a_square_by_counting():
@@ -131,4 +135,4 @@ def test_half_of_a_square_by_counting():
         below = [(row, key) for row in range(size) for key in range(size) if key < row]
         kept = len(below) + Fraction(size, 2)
         square = AttentionScores(queries=size, keys=size, causal="declared")
-        assert square.causal_share(half=True) == kept / size**2
+        assert square.share_of_remaining_scores(half=True) == kept / size**2

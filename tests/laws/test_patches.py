@@ -14,7 +14,11 @@ from pathlib import Path
 import pytest
 
 from crossflops.patches import inventory
-from crossflops.patches.installed import find_library_version, find_source, patch_targets
+from crossflops.patches.installed import (
+    find_library_version,
+    find_source_digest_and_signature,
+    patch_targets,
+)
 from crossflops.patches.patching import ANY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,5 +178,8 @@ def test_each_target_with_a_source_was_recorded():
         if target.path in known and target.state == "same" and not target.recorded
     ]
     assert unknown == []
-    assert find_source("crossflops.errors:CrossflopsError", "__init__")
-    assert find_source("crossflops.errors:CrossflopsError", "no_such_name") is None
+    assert find_source_digest_and_signature("crossflops.errors:CrossflopsError", "__init__")
+    assert (
+        find_source_digest_and_signature("crossflops.errors:CrossflopsError", "no_such_name")
+        is None
+    )

@@ -4,7 +4,7 @@ import pytest
 
 from crossflops.cli import doctor
 from crossflops.patches import installed
-from crossflops.patches.installed import find_source, patch_targets
+from crossflops.patches.installed import find_source_digest_and_signature, patch_targets
 from crossflops.patches.patching import Patch
 from crossflops.render.pages.inventory import Health
 from crossflops.render.terminal import terminal
@@ -56,7 +56,7 @@ def library(tmp_path, monkeypatch):
 )
 def test_a_target_is_found_in_the_text(library, place, name, signature):
     """A function, a method, a variable and what is imported; nothing is executed."""
-    assert find_source(place, name)[1] == signature
+    assert find_source_digest_and_signature(place, name)[1] == signature
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_target_is_found_in_the_text(library, place, name, signature):
 )
 def test_a_target_that_is_not_there_is_not_found(library, place, name):
     """A name of a class is none of its module; a class or a module that is gone has none."""
-    assert find_source(place, name) is None
+    assert find_source_digest_and_signature(place, name) is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_release_is_compared_with_the_one_that_was_verified(
     library, monkeypatch, text, state, message
 ):
     """By the text of the target alone; doctor's page says what has changed."""
-    digest, signature = find_source(TOY.place, "act")
+    digest, signature = find_source_digest_and_signature(TOY.place, "act")
     records = {"toy_library.part.act": {"1.0": [digest, signature]}}
     monkeypatch.setattr(installed, "_read_records", lambda: records)
     library(text)

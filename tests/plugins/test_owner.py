@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from crossflops.errors import MissingExtraError
-from crossflops.plugins.discovery import owner
+from crossflops.plugins.discovery import distribution_of_package
 
 PACKAGE = "shared_package_of_two"
 
@@ -40,7 +40,7 @@ def site(tmp_path, monkeypatch):
 
 def found(*candidates):
     """Name and version of the owner."""
-    distribution = owner(PACKAGE, candidates)
+    distribution = distribution_of_package(PACKAGE, candidates)
     return distribution.name, distribution.version
 
 

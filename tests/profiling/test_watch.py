@@ -23,7 +23,7 @@ class Hands:
     def mark(self):
         return self.now
 
-    def finish(self):
+    def wait_for_device(self):
         pass
 
     def seconds_between(self, start, end):

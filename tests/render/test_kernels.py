@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from crossflops import Report
 from crossflops.ir.trace import Kernel, Setting
-from crossflops.render.pages.comparison import kernel_changes_by_hooks
+from crossflops.render.pages.comparison import lines_on_kernel_changes_by_hooks
 from crossflops.render.terminal import terminal
 
 ATTENTION = Kernel("aten._native_multi_head_attention.default", 2, ("a.attn", "b.attn"))
@@ -43,13 +43,13 @@ def test_the_account_names_kernels_and_modules(ran):
 
 def test_what_hooks_change_is_said_once(ran):
     """With and without them, and which tools ran so."""
-    assert kernel_changes_by_hooks(ran.profiles) == [
+    assert lines_on_kernel_changes_by_hooks(ran.profiles) == [
         "hooks change which kernels run in evaluation without gradients: "
         "aten._native_multi_head_attention x2 (thop) with hooks, "
         "aten._transformer_encoder_layer_fwd x1 (fvcore) without"
     ]
     same = [replace(profile, kernels=()) for profile in ran.profiles]
-    assert kernel_changes_by_hooks(tuple(same)) == []
+    assert lines_on_kernel_changes_by_hooks(tuple(same)) == []
     assert "hooks change" in terminal(ran, 80)
 
 

@@ -23,7 +23,7 @@ from crossflops.ir.trace import Setting, StepSetting
 from crossflops.reconcile.alignment import align_models
 from crossflops.reconcile.contractions import read_alignable_model
 from crossflops.tools.registry import all_conventions, parse_convention
-from crossflops.verbs.compare.accounts import report_answers
+from crossflops.verbs.compare.accounts import build_comparison_report
 from crossflops.verbs.compare.counts import collect_counts, count_by_training_mode
 from crossflops.verbs.compare.predictions import predict_from_counts
 from crossflops.verbs.compare.tool_file import ToolInputFile
@@ -105,7 +105,9 @@ def booked(example):
         params=0,
         printed_as="",
     )
-    (account,) = report_answers(counts, predicted, setting, {"tool": profile}).reconciliations
+    (account,) = build_comparison_report(
+        counts, predicted, setting, {"tool": profile}
+    ).reconciliations
     why = [*account.explanations, *(account.params.explanations if account.params else ())]
     return {explanation.cause: explanation.amount for explanation in why}
 

@@ -11,7 +11,7 @@ import pytest
 
 from crossflops.errors import InputError
 from crossflops.verbs.revisions import (
-    paths_outside_repository,
+    import_folders_outside_repository,
     reject_modules_of_present_files,
     split_revision,
 )
@@ -118,7 +118,7 @@ def test_where_modules_come_from(repository, tmp_path, monkeypatch):
     """Folders outside of the repository stay; what lies in it, as it is now, is refused."""
     monkeypatch.chdir(repository)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(repository.parent))))
-    assert paths_outside_repository() == [str(tmp_path)]
+    assert import_folders_outside_repository() == [str(tmp_path)]
     reject_modules_of_present_files(top())
     (repository.parent / "shared_by_models.py").write_text("")
     monkeypatch.syspath_prepend(repository.parent)

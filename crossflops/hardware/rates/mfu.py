@@ -547,7 +547,7 @@ def device_token_rate(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
     return per * run.tokens
 
 
-def other_peak_ratios(
+def ratios_to_measured_product_peak(
     row: Efficiency, split: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[OtherPeak, ...] | UnsetType:
     """Return the share of the best measured matrix product of the device that a run reaches; UNSET

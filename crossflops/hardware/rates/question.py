@@ -117,7 +117,7 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
         return any((self.run_tokens, self.run_examples, self.run_steps))
 
     @property
-    def gives_speed(self) -> bool:
+    def has_published_mfu(self) -> bool:
         """Whether the MFU is a published one, from which the speed follows."""
         return self.mfu is not None and not self.is_requested
 

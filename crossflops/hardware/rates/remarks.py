@@ -20,7 +20,7 @@ from crossflops.hardware.rates.runs import (
     modules_above_device_peak,
     parents_with_time_gaps,
 )
-from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, flat_factor_overstatement
+from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, three_passes_overstatement
 from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
 from crossflops.ir.profile import Amount
@@ -119,12 +119,16 @@ def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
     yield f"2 x {layers} layers x {across} x {length} MACs of attention per token"
 
 
-def _batch_size_note(examples: int, batch: int) -> str:
+def _batch_size_note(counted_batch: int, requested_batch: int) -> str:
     """Return the note that says the batch size of the count and, if it differs, that of the
     question.
     """
-    note = f"counted with a batch of {examples}"
-    return note if batch == examples else f"{note}, used for a batch of {batch}"
+    note = f"counted with a batch of {counted_batch}"
+    return (
+        note
+        if requested_batch == counted_batch
+        else f"{note}, used for a batch of {requested_batch}"
+    )
 
 
 def _macs_per_total_notes(numerator: Numerator) -> Iterator[str]:
@@ -317,7 +321,7 @@ def _pass_number_warnings(training: TrainingOptions, pieces: Sequence[Piece]) ->
             if none
             else ()
         )
-    over = flat_factor_overstatement(pieces)
+    over = three_passes_overstatement(pieces)
     if over is None or over.share < _WORTH_SAYING:
         return ()
     which = over.pieces[0].names[1] if len(over.pieces) == 1 else f"{len(over.pieces)} nodes"
@@ -613,7 +617,7 @@ def _speed_scope_note(per_device: bool | None, devices: int) -> str:
     )
 
 
-def two_shares_note(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
+def ambiguous_speed_note(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return a note with both possible shares of the peak if the speed may be that of one device
     or of all; else ().
     """

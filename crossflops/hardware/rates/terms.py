@@ -75,18 +75,18 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def may_halve(self) -> bool:
+    def can_causal_mask_hide_scores(self) -> bool:
         """True if a causal mask may hide a part of the attention scores."""
         return self.may_be_causal and 1 < self.queries <= self.keys
 
-    def causal_share(self, half: bool, window: int | None = None) -> Fraction:
+    def share_of_remaining_scores(self, half: bool, window: int | None = None) -> Fraction:
         """Return the share of all attention scores that remain after a window of keys and, with
         `half`, a causal mask.
         """
         asked = (window, self.masked_window if half else 0) if self.may_be_causal else ()
         width = self.window or min(filter(None, asked), default=self.keys)
         full = self.queries * self.keys
-        if not half or not self.may_halve:
+        if not half or not self.can_causal_mask_hide_scores:
             return Fraction(min(width, self.keys) * self.queries, full)
         first = self.keys - self.queries  # the keys that the first query sees, itself left aside
         growing = min(max(width - first, 0), self.queries)
@@ -159,8 +159,8 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
         shape = node.outputs[0].shape if node.outputs and node.outputs[0] else None
         if node.op.type != "Softmax" or shape is None or len(shape) < 3:
             continue
-        above, between = _reachable_products(node, producer_nodes, fixed)
-        below, _ = _reachable_products(node, user_nodes, fixed)
+        above, between = _reachable_products_and_pointwise_nodes(node, producer_nodes, fixed)
+        below, _ = _reachable_products_and_pointwise_nodes(node, user_nodes, fixed)
         if above and below:
             masked = any(passed.op.type in _MASKS for passed in between)
             sizes = AttentionScores(
@@ -169,7 +169,9 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
             yield from ((product, sizes) for product in (*above, *below))
 
 
-def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
+def _reachable_products_and_pointwise_nodes(
+    start: Node, step: Walk, fixed: set[str]
+) -> tuple[list[Node], list[Node]]:
     """Return the matrix products that are reached from `start` by `step` through pointwise nodes,
     and these pointwise nodes; products with weights are left out.
     """
@@ -293,7 +295,7 @@ def work_terms(
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """
     sums: dict[tuple[Fraction, Fraction, str, bool], Fraction] = {}
-    for piece, macs, precision in _precision_shares_of_pieces(pieces, causality, precisions):
+    for piece, macs, precision in _macs_by_piece_and_precision(pieces, causality, precisions):
         k = model_pass_factor(piece, training)
         done = k + sum(recompute_factors(piece, k, training).values())
         key = (k, done, precision, piece.scores is not None)
@@ -314,7 +316,7 @@ def recomputation_terms(
     terms with its MACs.
     """
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
-    for piece, macs, precision in _precision_shares_of_pieces(pieces, causality, precisions):
+    for piece, macs, precision in _macs_by_piece_and_precision(pieces, causality, precisions):
         for reason, times in recompute_factors(
             piece, model_pass_factor(piece, training), training
         ).items():
@@ -329,7 +331,7 @@ def recomputation_terms(
     }
 
 
-def _precision_shares_of_pieces(
+def _macs_by_piece_and_precision(
     pieces: Iterable[Piece], causality: Causality, precisions: Precisions
 ) -> Iterator[tuple[Piece, Fraction, str]]:
     """Yield (piece, MACs, precision) for each precision in which a piece runs, after the causal
@@ -339,7 +341,9 @@ def _precision_shares_of_pieces(
     patterns = parse_precision_patterns(precisions)
     met: set[str] = set()
     for piece in pieces:
-        left = piece.scores.causal_share(half, window) if piece.scores else Fraction(1)
+        left = (
+            piece.scores.share_of_remaining_scores(half, window) if piece.scores else Fraction(1)
+        )
         for precision, part in _piece_precision_shares(piece, precisions, patterns, met).items():
             yield piece, piece.macs * left * part, precision
     for pattern in patterns:
@@ -372,7 +376,7 @@ class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece, ...]
 
 
-def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
+def three_passes_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
     """Return by how much 3 passes over all pieces exceed the counted passes; None if they do
     not.
     """
@@ -456,15 +460,15 @@ def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
 
 
 def _piece_precision_shares(
-    piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
+    piece: Piece, precisions: Precisions, patterns: Mapping[str, str], used_patterns: set[str]
 ) -> dict[str, Fraction]:
     """Return for each precision the share of a piece that runs in it, and add the matching
-    patterns to `met`.
+    patterns to `used_patterns`.
     """
     chosen = ""
     for pattern, precision in patterns.items():
         if any(matches_weight_pattern(name, pattern) for name in piece.names):
-            met.add(pattern)
+            used_patterns.add(pattern)
             chosen = precision
     if chosen:
         return {chosen: Fraction(1)}

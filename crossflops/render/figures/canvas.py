@@ -178,7 +178,7 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
             size = f'width="{_pixels(shape.width)}" height="{_pixels(shape.height)}"'
             return (
                 f"<rect {location} {size} "
-                f"{_svg_fill(shape.ink, alone)}{_svg_tooltip(shape.tip, 'rect')}"
+                f"{_svg_fill(shape.ink, alone)}{_svg_end_with_tooltip(shape.tip, 'rect')}"
             )
         case DrawnLine():
             ends = (
@@ -202,10 +202,10 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
             )
             ink = _svg_stroke(shape.ink, alone) if shape.hollow else _svg_fill(shape.ink, alone)
             clear = ' fill-opacity="0" stroke-width="1.5"' if shape.hollow else ""
-            return f"<circle {location} {ink}{clear}{_svg_tooltip(shape.tip, 'circle')}"
+            return f"<circle {location} {ink}{clear}{_svg_end_with_tooltip(shape.tip, 'circle')}"
 
 
-def _svg_tooltip(tip: str, tag: str) -> str:
+def _svg_end_with_tooltip(tip: str, tag: str) -> str:
     """Return the end of an SVG element `tag`, with `tip` as its tooltip if `tip` is not empty."""
     return f"><title>{escape(escape_control_chars(tip))}</title></{tag}>" if tip else "/>"
 

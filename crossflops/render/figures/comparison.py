@@ -180,12 +180,12 @@ def _waterfall_rows(
 BARS = "bars"  # begins the name of a file that is to have the bars of all tools
 
 
-def comparison_figure(report: Report, name: str) -> Canvas:
+def comparison_figure(report: Report, file_name: str) -> Canvas:
     """Return the picture of a comparison: bars for a name that begins "bars", else waterfalls.
 
     Raises InputError where there is nothing to draw.
     """
-    if name.lower().startswith(BARS):
+    if file_name.lower().startswith(BARS):
         canvas = tool_bars(report)
         drawn = [TitledCanvas("Totals as MACs", canvas)] if canvas else []
     else:

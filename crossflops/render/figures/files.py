@@ -82,8 +82,8 @@ def _matplotlib_missing_error() -> MissingExtraError:
     )
 
 
-def _paint_shape(axes: "Axes", shape: Shape, location: int) -> None:
-    """Paint a shape on axes of matplotlib; a shape with a larger `location` is on top."""
+def _paint_shape(axes: "Axes", shape: Shape, z_order: int) -> None:
+    """Paint a shape on axes of matplotlib; a shape with a larger `z_order` is on top."""
     from matplotlib.patches import Circle, Rectangle
 
     colour = COLOURS[shape.ink]
@@ -91,21 +91,21 @@ def _paint_shape(axes: "Axes", shape: Shape, location: int) -> None:
         case Box():
             corner = (shape.x, shape.y)
             axes.add_patch(
-                Rectangle(corner, shape.width, shape.height, color=colour, lw=0, zorder=location)
+                Rectangle(corner, shape.width, shape.height, color=colour, lw=0, zorder=z_order)
             )
         case DrawnLine():
             axes.plot(
-                [shape.x1, shape.x2], [shape.y1, shape.y2], color=colour, zorder=location,
+                [shape.x1, shape.x2], [shape.y1, shape.y2], color=colour, zorder=z_order,
                 linewidth=shape.width * _POINT, linestyle="--" if shape.dashed else "-",
             )  # fmt: skip
         case Words():
             axes.text(
                 shape.x, shape.y, shape.text, color=colour, fontsize=shape.size * _POINT,
-                ha=_ANCHORS[shape.anchor], va="baseline", zorder=location,
+                ha=_ANCHORS[shape.anchor], va="baseline", zorder=z_order,
                 fontweight="bold" if shape.bold else "normal",
             )  # fmt: skip
         case Dot():
             axes.add_patch(
                 Circle((shape.x, shape.y), shape.radius, fill=not shape.hollow, color=colour,
-                       zorder=location)
+                       zorder=z_order)
             )  # fmt: skip

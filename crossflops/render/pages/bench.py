@@ -258,7 +258,7 @@ def _kernel_time_table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Tab
     )
 
 
-def _kernel_time_row(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
+def _kernel_time_row(profile: KernelProfile, row: KernelRow, has_peak: bool) -> Row:
     """Return the row of a kernel: nodes, time, share of the run, MACs, FLOP/s."""
     cells = (
         row.kernel,
@@ -267,6 +267,6 @@ def _kernel_time_row(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
         percent_share(row.seconds, profile.run_seconds),
         short_amount(row.macs) if row.macs else "-",
         "-" if row.rate is None else short_amount(row.rate, "FLOP/s"),
-        *((_percent_or_dash(row.share),) if peak else ()),
+        *((_percent_or_dash(row.share),) if has_peak else ()),
     )
     return Row(cells, "bad" if (row.share or 0) > 1 else "")

@@ -32,7 +32,7 @@ def budgets_page(content: Checks) -> Page:
     blocks: list[Block] = [Table(columns=columns, rows=tuple(map(_budget_check_row, ordered)))]
     blocks += [Text(text, tone="bad") for text in budget_failure_sentences(content)]
     blocks += [Text(text, tone="warn") for text in inexact_value_sentences(content)]
-    blocks += [Text(text) for text in budget_model_moves(content)]
+    blocks += [Text(text) for text in budget_model_move_sentences(content)]
     blocks += [Text(text, tone="good") for text in budget_saving_sentences(content)]
     blocks += [Text(f"{target} has no budget.") for target in content.unbudgeted]
     return Page(tuple(blocks))
@@ -104,7 +104,7 @@ def inexact_value_sentences(content: Checks) -> list[str]:
     ]
 
 
-def budget_model_moves(content: Checks) -> list[str]:
+def budget_model_move_sentences(content: Checks) -> list[str]:
     """Return a sentence for each model that moved to another file, or is not in the baseline."""
     known = {check.target: check for check in content.checks if check.moved_from or check.is_new}
     return [

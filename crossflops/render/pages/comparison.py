@@ -226,7 +226,7 @@ def _kernel_clause(kernel: Kernel) -> str:
     return f"{name} ran {often}in {modules} ({first_calls_text(owners)})"
 
 
-def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
+def lines_on_kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
     """Return a line for each setting in which other kernels run if modules have hooks."""
     by_tool: dict[str, dict[bool, list[Profile]]] = {}
     for profile in profiles:
@@ -274,7 +274,7 @@ def tool_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) ->
             _overview_table(report, answers, unit),
             *_tool_version_notes(report, answers),
         ]
-        blocks += [Text(text, " ", "warn") for text in kernel_changes_by_hooks(answers)]
+        blocks += [Text(text, " ", "warn") for text in lines_on_kernel_changes_by_hooks(answers)]
     if isinstance(report.consensus, Consensus):
         blocks = [
             model_title(report),
@@ -410,12 +410,12 @@ def _account_blocks(report: Report, profile: Profile) -> list[Block]:
         Figure("waterfall", account),
         explanation_table(account),
     ]
-    blocks += [Text(text, "   ", "bad") for text in _residual_locations(account)]
+    blocks += [Text(text, "   ", "bad") for text in _residual_location_lines(account)]
     blocks += [Text(text, "   ", "dim") for text in _run_remarks(report, profile)]
     return blocks
 
 
-def _residual_locations(account: Reconciliation) -> list[str]:
+def _residual_location_lines(account: Reconciliation) -> list[str]:
     """Return lines on a residual: in which modules the prediction differs; [] if it is 0."""
     if not account.residual:
         return []
@@ -476,14 +476,14 @@ def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
         return []
     reasons: dict[tuple[str, ...], list[Failure]] = {}
     for failure in failures:
-        reasons.setdefault(_failure_reason(failure), []).append(failure)
+        reasons.setdefault(_failure_stage_message_and_hint(failure), []).append(failure)
     return [
         Heading("No answer"),
         *(block for similar in reasons.values() for block in _failure_group_blocks(similar)),
     ]
 
 
-def _failure_reason(failure: Failure) -> tuple[str, ...]:
+def _failure_stage_message_and_hint(failure: Failure) -> tuple[str, ...]:
     """Return the stage, message and hint of a failure, without the tool's name in them."""
     words = (failure.stage, failure.message, failure.hint)
     return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)

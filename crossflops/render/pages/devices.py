@@ -42,7 +42,7 @@ def device_page(content: DeviceSheet) -> Page:
             f"{name} {short_amount(rate, 'FLOP/s')}" for name, rate in content.emulated.items()
         ]
         blocks.append(Text(f"FP32 emulated by products of BF16 parts: {', '.join(rates)}", " - "))
-    blocks += [Text(text, " ! ", "warn") for text in _device_doubts(content)]
+    blocks += [Text(text, " ! ", "warn") for text in _device_doubt_sentences(content)]
     return Page((*blocks, *_source_blocks(device), *_ambiguous_name_blocks(content)))
 
 
@@ -144,7 +144,7 @@ def _peak_deviation_text(row: PeakRow) -> str:
     return "-" if row.deviation is None else percent_change(row.deviation + 1, 1)
 
 
-def _device_doubts(content: DeviceSheet) -> list[str]:
+def _device_doubt_sentences(content: DeviceSheet) -> list[str]:
     """Return sentences on a device's doubtful figures: differing peaks, shared names."""
     off = [row for row in content.peaks if abs(row.deviation or 0) > _TOLERATED]
     texts = [
@@ -231,14 +231,14 @@ def _device_peak_ratio(row: DeviceShare) -> str:
 def _first_peak_cell(*precisions: str) -> Cell:
     """Return a function that gives a device's peak in the first of these precisions it has."""
 
-    def cell(row: DeviceShare) -> str:
+    def peak_cell_of_device(row: DeviceShare) -> str:
         """Return the device's peak, as text, in the first of the precisions it has, or "-"."""
         peaks = row.device.peaks
         return next(
             (short_amount(peaks[precision]) for precision in precisions if precision in peaks), "-"
         )
 
-    return cell
+    return peak_cell_of_device
 
 
 _SEVERAL: tuple[Rates, ...] = (

@@ -77,10 +77,10 @@ def _convention_cause_text(convention: Convention, id: str) -> str:
     sentences = [_rule_text(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
-    return "; ".join([*_property_with_cause(convention, id), *sentences])
+    return "; ".join([*_property_text_with_cause(convention, id), *sentences])
 
 
-def _property_with_cause(convention: Convention, id: str) -> list[str]:
+def _property_text_with_cause(convention: Convention, id: str) -> list[str]:
     """Return a text (in a list) on the property of a convention with this cause; else []."""
     if convention.formula is not None:
         return []

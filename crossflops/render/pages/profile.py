@@ -113,7 +113,7 @@ def _profile_summary_table(content: TrainingProfile) -> Table:
     rows.append(
         _profile_phase_row(content, f"iteration{again}", content.step_macs, flops, content.seconds)
     )
-    for word, value in _profile_figures(content):
+    for word, value in _profile_names_and_values(content):
         rows.append(Row.from_cells(word, "", "", value, "", ""))
     heads = number_columns("MACs", "FLOPs", "time", "rate", "of peak")
     return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
@@ -164,7 +164,7 @@ def _time_text(seconds: float | None) -> str:
     return "-" if seconds is None else seconds_to_text(seconds)
 
 
-def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
+def _profile_names_and_values(content: TrainingProfile) -> Iterable[tuple[str, str]]:
     """Yield (name, value) pairs of a profile: MFU, HFU, speed, parameter and activation bytes."""
     memory = content.memory
     if content.mfu is not None:

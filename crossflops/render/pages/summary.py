@@ -428,7 +428,7 @@ def _branch_blocks(report: Report) -> list[Block]:
 
 
 def _first_table_rows(
-    heading: str, columns: tuple[Column, ...], rows: Sequence[Row], content: str
+    heading: str, columns: tuple[Column, ...], rows: Sequence[Row], row_noun: str
 ) -> list[Block]:
     """Return a heading and a table with the first rows; [] if there are no rows."""
     if not rows:
@@ -437,7 +437,7 @@ def _first_table_rows(
     if rest <= 0:
         return [Heading(heading), Table(columns=columns, rows=tuple(rows))]
     first = Table(columns=columns, rows=tuple(rows[:NAMED]))
-    more = Text(f"and {count_with_noun(rest, content)} more, all named in the JSON report", " ")
+    more = Text(f"and {count_with_noun(rest, row_noun)} more, all named in the JSON report", " ")
     every = Table(columns=columns, rows=tuple(rows))
     return [Heading(heading), Figure("table", every, instead=(first, more))]
 
@@ -465,7 +465,7 @@ def _report_totals_table(report: Report) -> Table:
         ("FLOPs", totals.flops, _exactness_prefix(report, "flops") + _FLOPS),
         ("bytes read", totals.bytes_read, "each operator separately, without fusion"),
         ("bytes written", totals.bytes_written, ""),
-        *_memory_figures(report),
+        *_memory_amounts(report),
         ("parameters", totals.params, ""),
     ]
     if totals.active_params is not UNSET:
@@ -524,7 +524,7 @@ def _number_with_all_or_four_digits(count: int | Fraction) -> str:
     return exact_amount(count) if isinstance(count, int) else short_amount(count)
 
 
-def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
+def _memory_amounts(report: Report) -> list[tuple[str, int | Fraction, str]]:
     """Return (name, number, meaning) rows on memory, in bytes; [] if the report has none."""
     memory = report.memory
     if not isinstance(memory, Memory):

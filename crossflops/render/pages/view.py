@@ -93,12 +93,12 @@ def _view_table(content: ReportTable) -> Table:
     return Table(columns=tuple(columns), rows=(*rows, total))
 
 
-def _is_shown(view: TableView, location: int) -> bool:
-    """Return whether column `location` has a value to show (the first column always has)."""
-    cells = [row[location] for row in view.rows]
-    if view.columns[location] == "params":
-        return any(cells) or not view.total[location]
-    return location == 0 or any(not isinstance(cell, str) or cell for cell in cells)
+def _is_shown(view: TableView, column_index: int) -> bool:
+    """Return whether column `column_index` has a value to show (the first column always has)."""
+    cells = [row[column_index] for row in view.rows]
+    if view.columns[column_index] == "params":
+        return any(cells) or not view.total[column_index]
+    return column_index == 0 or any(not isinstance(cell, str) or cell for cell in cells)
 
 
 def _view_heads(content: ReportTable) -> tuple[str, ...]:
@@ -129,20 +129,20 @@ def _columns_to_drop(view: TableView, shown: list[str]) -> dict[str, int]:
     return spares | {"kind": 7, "target": 7, "class": 3} if view.by == "node" else spares
 
 
-def _view_cell(view: TableView, row: Cells, location: int, number: int) -> str:
+def _view_cell(view: TableView, row: Cells, column_index: int, row_index: int) -> str:
     """Return a cell of a view as text; names of modules are indented by their depth."""
-    cell = row[location]
+    cell = row[column_index]
     if isinstance(cell, int):
         return exact_amount(cell)
-    if location or not view.levels:
-        return cell or _NOTHING.get(view.columns[location], "-")
-    level = view.levels[number]
+    if column_index or not view.levels:
+        return cell or _NOTHING.get(view.columns[column_index], "-")
+    level = view.levels[row_index]
     return "  " * level + (cell.rpartition(".")[2] or _NOTHING["module"])
 
 
-def _view_total_cell(view: TableView, location: int) -> str:
+def _view_total_cell(view: TableView, column_index: int) -> str:
     """Return a cell in the row of totals of a view as text."""
-    cell: Cell = view.total[location]
+    cell: Cell = view.total[column_index]
     return exact_amount(cell) if isinstance(cell, int) else cell
 
 

@@ -32,7 +32,7 @@ from crossflops.verbs.compare.predictions import MissingPrediction, Predicted
 from crossflops.verbs.count import CountedModel
 
 
-def report_answers(
+def build_comparison_report(
     counts: ModelCounts,
     predictions: Mapping[str, Predicted],
     setting: Setting,
@@ -59,7 +59,7 @@ def report_answers(
                 profile, reconciliation = account
                 reconciliations.append(reconciliation)
         elif answer.stage == "run":
-            profile = _with_foreseen_hint(answer, predictions.get(tool))
+            profile = _with_predicted_failure_hint(answer, predictions.get(tool))
         profiles.append(profile)
     native_report = count.build_count_report(native)
     if counts.steps:
@@ -70,7 +70,7 @@ def report_answers(
     )
 
 
-def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failure:
+def _with_predicted_failure_hint(failure: Failure, prediction: Predicted | None) -> Failure:
     """Return the failure of a tool; if it was predicted, with a hint that says so."""
     if not isinstance(prediction, MissingPrediction) or not prediction.foreseen:
         return failure
@@ -168,14 +168,14 @@ def _with_lesson_call_counts(
 def _reconcile_step(
     counts: ModelCounts,
     prediction: Prediction | MissingPrediction,
-    forced: bool,
-    requested: bool,
+    is_tool_in_training: bool,
+    is_training_requested: bool,
     profile: Profile,
 ) -> Reconciliation:
     """Return the explanation of a tool's number for a training step, from the native count of the
     step.
     """
-    native, own = counts.steps[requested], counts.steps[forced]
+    native, own = counts.steps[is_training_requested], counts.steps[is_tool_in_training]
     if isinstance(prediction, MissingPrediction) or prediction.convention.step == "runs":
         return _reconcile_tool(prediction, native.whole, own.whole, profile)
     forward = reconcile(

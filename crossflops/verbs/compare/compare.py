@@ -14,7 +14,7 @@ from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
 from crossflops.targets.target import restoring_imports
 from crossflops.targets.weights import real_weights_error
-from crossflops.verbs.compare.accounts import report_answers
+from crossflops.verbs.compare.accounts import build_comparison_report
 from crossflops.verbs.compare.answers import Answers, Progress, answers_to_show
 from crossflops.verbs.compare.counts import (
     ModelCounts,
@@ -115,7 +115,7 @@ def _compare_model(
         warn_of_unmatched(attempt.counts.counted[setting.training])
     answers = answers_to_show(attempt.answers, model.choice)
     compared = msgspec.structs.replace(
-        report_answers(
+        build_comparison_report(
             attempt.counts, attempt.predictions, setting, answers, model.choice.lessons
         ),
         made_with=framework_versions(model.request.is_file),
@@ -188,7 +188,7 @@ def _count_in_tool_modes(
     """Return the counts in each mode that a tool needs; tools that count calls are predicted and
     released meanwhile.
     """
-    source, obstacle = runner.take_source(model)
+    source, obstacle = runner.take_source_and_reason_for_values(model)
     setting = model.request.setting
     if model.request.train:
         refuse_steps_of_other_frameworks(source, model.choice)

@@ -98,10 +98,10 @@ def can_be_forked(request: Request, choice: Choice) -> bool:
     if request.is_file or request.given is not None:
         return False
     shared = any(not needs_own_process(choice, tool) for tool in choice.conventions)
-    return shared and not is_foreign_to_tools(request, choice)
+    return shared and not may_need_another_framework(request, choice)
 
 
-def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
+def may_need_another_framework(request: Request, choice: Choice) -> bool:
     """Return whether the model may be of another framework than one of the tools that run a
     model.
     """

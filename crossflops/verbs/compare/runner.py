@@ -24,7 +24,7 @@ from crossflops.verbs.compare.groups import (
     conventions_of_native_tools,
     file_reading_tools,
     group_for_model,
-    is_foreign_to_tools,
+    may_need_another_framework,
 )
 from crossflops.verbs.compare.plan import Limits, PlannedModel
 from crossflops.verbs.compare.questions import naming_model_in_errors
@@ -36,9 +36,9 @@ from crossflops.workers.process import Background, can_fork_this_process
 from crossflops.workers.warm import (
     can_use_fork_servers,
     fork_background_computation,
-    import_numpy,
+    import_numpy_without_threads,
     limiting_pytorch_to_one_thread,
-    unfreeze_memory,
+    unfreeze_inherited_objects,
 )
 
 _LARGE = 250_000_000  # bytes of weights that are held once while tools run, and looked for after
@@ -122,11 +122,11 @@ class ToolRunner:
     ::
 
         with ToolRunner(limits, tell) as runner:
-            for model in runner.prepare(plan.models):   # their tools load and build
-                source, reason = runner.take_source(model)
+            for model in runner.prepare_models(plan.models):  # their tools load and build
+                source, reason = runner.take_source_and_reason_for_values(model)
                 ...                                     # record, count, predict
-                runner.release(model, predicted)        # these may run already
-                answers = runner.results(model, failures)
+                runner.release_model_tools(model, predicted)  # these may run already
+                answers = runner.run_tools(model, failures)
 
     It has the worker processes and the process that forks them, the fork that watches runs of a
     model, temporary files, and the number of threads of this process. Whatever is left when the
@@ -158,7 +158,7 @@ class ToolRunner:
         self._large: set[int] = set()
         self._released: dict[int, float] = {}  # when the first tool of a model was
         if self.can_fork:
-            import_numpy()
+            import_numpy_without_threads()
 
     @property
     def can_fork(self) -> bool:
@@ -206,14 +206,14 @@ class ToolRunner:
         self._watches.pop(model.number, None)
         self._of_model.pop(model.number).close()
 
-    def take_source(self, model: PreparedModel) -> tuple[Source, str]:
+    def take_source_and_reason_for_values(self, model: PreparedModel) -> tuple[Source, str]:
         """Return (built model to count, why its weights needed values); the reason is "" if they
         did not.
 
         It is given away: nothing here holds its weights any longer.
         """
         built = self._sources.pop(model.number) if model.number in self._sources else None
-        source, reason = built or _build_counted_source(model.request)
+        source, reason = built or _build_source_and_reason_for_values(model.request)
         if source.weights != FAKE and source.stored > _LARGE:
             self._large.add(model.number)
         return source, reason
@@ -242,7 +242,7 @@ class ToolRunner:
 
     def free_counted_model(self, model: PreparedModel) -> None:
         """Free the memory of a model that was counted."""
-        unfreeze_memory(collect=model.number in self._large)
+        unfreeze_inherited_objects(collect=model.number in self._large)
 
     def run_tools(self, model: PreparedModel, failures: Answers) -> Answers:
         """Run all tools on a model; return {tool: answer} in the order in which they end.
@@ -302,10 +302,10 @@ class ToolRunner:
         if request.is_file:
             return None
         is_here = request.given is not None or not self._limits.isolate
-        if not (is_here or model.is_shared or is_foreign_to_tools(request, model.choice)):
+        if not (is_here or model.is_shared or may_need_another_framework(request, model.choice)):
             return None
         try:
-            built = _build_counted_source(request)
+            built = _build_source_and_reason_for_values(request)
         except ValuesNeededError as error:  # of a model that the caller gave
             raise weights.real_weights_error(error.message) from error
         self._sources[model.number] = built
@@ -371,12 +371,12 @@ class ToolRunner:
         )
 
 
-def _build_counted_source(request: Request) -> tuple[Source, str]:
+def _build_source_and_reason_for_values(request: Request) -> tuple[Source, str]:
     """Return (model to count, why its weights needed values); the reason is "" if they did not.
 
     One that the caller gave without values is one that can be run, as for tools.
     """
     if request.given is None and not request.is_file:
-        return weights.build_weighted_source(request.source, request.weights)
+        return weights.build_source_and_reason_for_values(request.source, request.weights)
     source = request.source()
     return require_frontend(source.model).to_fake_source(source), ""

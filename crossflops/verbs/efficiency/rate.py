@@ -222,15 +222,15 @@ def rate_work(
     question: Question,
     request: Request | None,
     on_progress: Progress,
-    memory: dict[bool, WorkStudy] | None = None,
+    known_studies: dict[bool, WorkStudy] | None = None,
 ) -> RatedWork:
     """Return the FLOP/s and the MFU of a model's work, or of given MACs, on each device that the
     question names.
 
-    `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
-    device (with the required rate) and InputError for what contradicts itself.
+    `known_studies` is kept between questions about one model. Raises UnknownNameError for an
+    unknown device (with the required rate) and InputError for what contradicts itself.
     """
-    check_efficiency_question(question, request, shown=() if memory is None else ("batch",))
+    check_efficiency_question(question, request, shown=() if known_studies is None else ("batch",))
     roofline.check_roofline_question(question, request)
     if request is not None and question.training.train and not request.setting.grad:
         raise InputError(
@@ -247,9 +247,9 @@ def rate_work(
     requested = question.against
     extra = additional_devices(requested.device, requested.catalogue) if requested.device else ()
     peaks = peak_denominators(requested, peak_precisions(question), extra)
-    kept = {} if memory is None else memory
+    kept = {} if known_studies is None else known_studies
     work = study_work(
-        question, request, on_progress, only_count=peaks.has_unknown_device, memory=kept
+        question, request, on_progress, only_count=peaks.has_unknown_device, known_studies=kept
     )
     pieces = [piece for numerator in work.numerators for piece in numerator.work_pieces]
     refuse_without_attention(question, pieces)
@@ -284,14 +284,17 @@ def _merge_equal_answers(
     agreed = []
     for index in range(0, len(rows), size):
         first, *others = rows[index : index + size]
-        if any(_without_device_names(answer) != _without_device_names(first) for answer in others):
+        if any(
+            _without_device_specific_texts(answer) != _without_device_specific_texts(first)
+            for answer in others
+        ):
             return None
         assumed = (note, *first.assumptions)
         agreed.append(replace(first, device=trouble.name, assumptions=assumed))
     return tuple(agreed)
 
 
-def _without_device_names(answer: Efficiency) -> Efficiency:
+def _without_device_specific_texts(answer: Efficiency) -> Efficiency:
     """Return a copy of an answer without device names, assumptions and warnings, to compare it
     with others.
     """
@@ -337,7 +340,7 @@ def _with_published_speed(
     That is the first convention of --as, or the native count. Without such an MFU, or on an
     unknown device, the question stays as it is.
     """
-    if not question.length.gives_speed or against is None:
+    if not question.length.has_published_mfu or against is None:
         return question, ""
     assert question.length.mfu is not None
     named = [numerator for numerator in work.numerators if numerator.origin != "native"]
@@ -434,14 +437,14 @@ def _build_efficiency(
         step=step,
         moved=moved,
         roofline=roof,
-        others=mfu.other_peak_ratios(answer, split, against),
+        others=mfu.ratios_to_measured_product_peak(answer, split, against),
     )
     answer = replace(
         answer,
         assumptions=(*answer.assumptions, *remarks.speed_and_attention_notes(answer, run)),
         warnings=(
             *answer.warnings,
-            *remarks.two_shares_note(answer, run),
+            *remarks.ambiguous_speed_note(answer, run),
             *remarks.impossible_speed_warnings(run, against, step, moved),
         ),
     )

@@ -93,7 +93,7 @@ class RooflineQuestion(msgspec.Struct, frozen=True, kw_only=True):
         return self.moved is not None
 
     @property
-    def has_element_sizes(self) -> bool:
+    def can_change_element_size(self) -> bool:
         """Whether the bytes come from numbers of elements, so that the size of an element can be
         changed.
         """
@@ -102,13 +102,15 @@ class RooflineQuestion(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def bytes_name(self) -> str:
         """The name of the byte model; "given" if the user gives the bytes."""
-        return "given" if self.has_byte_total and not self.has_element_sizes else self.model
+        return "given" if self.has_byte_total and not self.can_change_element_size else self.model
 
     @property
     def unchangeable_keys(self) -> tuple[str, ...]:
         """The keys of --what-if that cannot be used, because the user gives the bytes."""
         known = (
-            ("bytes",) if self.has_element_sizes else ("precision", "weights", "cache", "bytes")
+            ("bytes",)
+            if self.can_change_element_size
+            else ("precision", "weights", "cache", "bytes")
         )
         return known if self.has_byte_total else ()
 
@@ -201,8 +203,8 @@ def _whole_model_loads(roofing: RooflineQuestion) -> Loads:
             macs=macs,
             operations=2 * macs,
             weights=weights,
-            cache=moved if roofing.has_element_sizes else 0,
-            activations=0 if roofing.has_element_sizes else moved,
+            cache=moved if roofing.can_change_element_size else 0,
+            activations=0 if roofing.can_change_element_size else moved,
         )
         return (load,)
 

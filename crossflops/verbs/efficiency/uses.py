@@ -65,7 +65,7 @@ class AskedWork(NamedTuple):
     def has_speed(self) -> bool:
         """Whether a rate or a time was measured."""
         measured = any(self.fields[name] is not None for name in WAYS)
-        return measured or bool(self.fields["bench"]) or self.question.length.gives_speed
+        return measured or bool(self.fields["bench"]) or self.question.length.has_published_mfu
 
     @property
     def has_peak(self) -> bool:
@@ -86,7 +86,7 @@ class Use(NamedTuple):
     remedy: str = "leave out {option}"
 
 
-def _has_use_always(work: AskedWork) -> bool:
+def _has_effect_always(work: AskedWork) -> bool:
     """Return True, for a field that has an effect in every question."""
     return True
 
@@ -96,7 +96,7 @@ def _is_training_work(work: AskedWork) -> bool:
     return bool(work.fields["train"])
 
 
-ALWAYS = (Use(_has_use_always),)
+ALWAYS = (Use(_has_effect_always),)
 _OF_NODES = Use(lambda work: work.has_nodes, f"{_UNTOLD}", _NODES)
 _OF_SIZES = Use(
     lambda work: work.has_only_sizes,
@@ -125,7 +125,7 @@ _OF_ATTENTION = Use(
 )
 
 
-def _needs_sequence_length(work: AskedWork) -> bool:
+def _uses_sequence_length(work: AskedWork) -> bool:
     """Return whether a sequence length has an effect on the answer."""
     by_example = work.fields["tokens_per_second"] is None and work.has_speed
     return work.has_model or (
@@ -134,14 +134,14 @@ def _needs_sequence_length(work: AskedWork) -> bool:
     )
 
 
-def _needs_tokens(work: AskedWork) -> bool:
+def _uses_tokens_per_example(work: AskedWork) -> bool:
     """Return whether the number of tokens of an example has an effect on the answer."""
     if work.has_only_sizes and (work.fields["seq"] or work.fields["context"]):
         return False
     return work.has_speed or work.has_run_length
 
 
-def _moves_bytes(work: AskedWork) -> bool:
+def _has_byte_traffic(work: AskedWork) -> bool:
     """Return whether bytes that move between memory and device are part of the answer."""
     moved = work.is_decoding or (
         work.has_model and not work.has_given_macs and not work.fields["compare"]
@@ -153,7 +153,7 @@ def _moves_bytes(work: AskedWork) -> bool:
     )
 
 
-def _has_examples(work: AskedWork) -> bool:
+def _has_run_length_in_examples(work: AskedWork) -> bool:
     """Return whether the length of a training run is given, and is known in examples."""
     known = ("tokens", "seq", "run_examples", "run_steps")
     return work.has_run_length and (
@@ -170,7 +170,7 @@ def _has_several_steps(work: AskedWork) -> bool:
     return steps or batches
 
 
-def _heads_matter(work: AskedWork) -> bool:
+def _uses_head_numbers(work: AskedWork) -> bool:
     """Return whether the numbers of heads have an effect on work that is computed from sizes."""
     both = work.fields["heads"] and work.fields["head_dim"]
     full = both and not work.fields["hidden"]
@@ -178,7 +178,7 @@ def _heads_matter(work: AskedWork) -> bool:
 
 
 _OF_HEADS = Use(
-    _heads_matter,
+    _uses_head_numbers,
     "has no effect with --hidden, which already is the number of heads x the dimension of a head",
     "leave out {option}, or add --kv-heads and --context for a cache of fewer heads",
 )
@@ -222,7 +222,7 @@ USES: dict[str, tuple[Use, ...]] = {
                 or work.has_time
                 or work.is_decoding
                 or work.question.roof.is_requested
-                or _has_examples(work)
+                or _has_run_length_in_examples(work)
                 or any(work.fields[name] for name in ("pass_macs", "runs"))
             ),
             "has no effect: the result does not contain a pass over a batch",
@@ -231,7 +231,7 @@ USES: dict[str, tuple[Use, ...]] = {
     ),
     "tokens": (
         Use(
-            _needs_tokens,
+            _uses_tokens_per_example,
             "has no effect: the number of tokens is already known or not needed",
             "leave out {option}, or give a speed or the length of a run in tokens",
         ),
@@ -295,7 +295,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "peak_tflops": ALWAYS,
     "bandwidth": (
         Use(
-            _moves_bytes,
+            _has_byte_traffic,
             "has no effect: no bytes are counted",
             "leave out {option}, or add --roofline",
         ),
@@ -314,7 +314,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "kv_heads": (_OF_A_CACHE,),
     "seq": (
         Use(
-            _needs_sequence_length,
+            _uses_sequence_length,
             "has no effect: the work has no attention and no tokens",
             "add --layers L and --hidden H, or leave out {option}",
         ),
@@ -392,7 +392,9 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
     }
     for name in (name for name, is_asked in asked.items() if is_asked and not scores):
         raise InputError(f"{name} has no effect: the model has no attention", f"leave out {name}")
-    if causality.causal == "half" and not any(sizes.may_halve for sizes in scores):
+    if causality.causal == "half" and not any(
+        sizes.can_causal_mask_hide_scores for sizes in scores
+    ):
         raise InputError(
             "--causal half has no effect: the model has no attention that can be causal and has "
             "more than one query",
@@ -400,7 +402,8 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         )
     width = causality.window
     if width and not any(
-        sizes.causal_share(False, width) != sizes.causal_share(False) for sizes in scores
+        sizes.share_of_remaining_scores(False, width) != sizes.share_of_remaining_scores(False)
+        for sizes in scores
     ):
         raise InputError(
             f"--window {width} has no effect: no causal attention of the model has more than "

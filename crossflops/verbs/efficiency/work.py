@@ -67,19 +67,20 @@ def study_work(
     on_progress: Progress,
     *,
     only_count: bool = False,
-    memory: dict[bool, WorkStudy],
+    known_studies: dict[bool, WorkStudy],
 ) -> WorkStudy:
     """Return the MACs of one example that the question is about, and what is known of their model;
     with `only_count` no tool runs.
 
-    `memory` keeps what a model came to, for questions that differ only in what was measured.
+    `known_studies` keeps the work of a model, {is only counted: work}, for questions that
+    differ only in what was measured.
     """
     params = None if question.language.params is None else parse_count(question.language.params)
     if request is None:
         return _study_without_model(question, params)
-    if only_count not in memory:
-        memory[only_count] = _study_model(question, request, on_progress, only_count)
-    return _to_single_example(question, memory[only_count], params)
+    if only_count not in known_studies:
+        known_studies[only_count] = _study_model(question, request, on_progress, only_count)
+    return _to_single_example(question, known_studies[only_count], params)
 
 
 def _study_model(

@@ -286,7 +286,11 @@ def _module_time_fields(path: str, times: Mapping[str, ModuleTimes]) -> dict[str
         return {}
     spent = times.get(path)
     if spent is None or not (spent.calls or spent.repeats):
-        inside = [time for other, time in times.items() if _is_called_directly(path, other, times)]
+        inside = [
+            time
+            for other, time in times.items()
+            if _is_nearest_called_descendant(path, other, times)
+        ]
         if not inside:
             return {"forward_seconds": None, "backward_seconds": None}
         return {
@@ -302,7 +306,7 @@ def _module_time_fields(path: str, times: Mapping[str, ModuleTimes]) -> dict[str
     }
 
 
-def _is_called_directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
+def _is_nearest_called_descendant(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
     """Return whether the module `other` was called and is below `path`, without another called
     module between them.
     """

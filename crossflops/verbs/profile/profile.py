@@ -11,7 +11,7 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends import frontend_of
 from crossflops.ir.profile import Failure
-from crossflops.profiling.run import Recipe, WatchedSteps, train_and_watch
+from crossflops.profiling.run import MeasuredSteps, Recipe, train_and_measure
 from crossflops.report.profile import (
     ConventionProfile,
     Latencies,
@@ -171,11 +171,11 @@ def _time_training_of_copy(
     recipe = msgspec.structs.replace(
         conditions.recipe, examples=examples, training=request.setting.training, threads=threads
     )
-    steps = train_and_watch(model, args, kwargs, recipe)
+    steps = train_and_measure(model, args, kwargs, recipe)
     return _TimedTraining(_timing_with_notes(steps, recipe, threads), steps.phases.passes)
 
 
-def _timing_with_notes(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
+def _timing_with_notes(steps: MeasuredSteps, recipe: Recipe, threads: int) -> Timing:
     """Return the times of a training run, with the notes and warnings that describe them."""
     iterations, phases = steps.iterations, steps.phases
     mode = "train" if recipe.training else "eval"

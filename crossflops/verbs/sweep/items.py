@@ -149,11 +149,11 @@ def _rows_of_report(case: SweepCase, report: Report) -> Rows:
     )
     rows: Rows = {("native", NATIVE): native}
     for answer in report.profiles or ():
-        rows["run", answer.tool] = _row_of_answer(native, answer, report)
+        rows["run", answer.tool] = _row_of_tool_answer(native, answer, report)
     return rows
 
 
-def _row_of_answer(native: SweepRow, answer: Profile | Failure, report: Report) -> SweepRow:
+def _row_of_tool_answer(native: SweepRow, answer: Profile | Failure, report: Report) -> SweepRow:
     """Return the row of a tool that ran, with the causes of its difference."""
     row = msgspec.structs.replace(
         native,
@@ -233,7 +233,9 @@ def _rows_of_numbers(case: SweepCase, numbers: ModelNumbers) -> Rows:
     )
     rows: Rows = {("native", NATIVE): native}
     for number in numbers.numbers:
-        rows["predicted", f"{number.tool}@{number.edition}"] = _row_of_number(native, number)
+        rows["predicted", f"{number.tool}@{number.edition}"] = _row_of_convention_number(
+            native, number
+        )
     for name, message in numbers.refused.items():
         tool, _, edition = name.partition("@")
         rows["predicted", name] = msgspec.structs.replace(
@@ -243,7 +245,7 @@ def _rows_of_numbers(case: SweepCase, numbers: ModelNumbers) -> Rows:
     return rows
 
 
-def _row_of_number(native: SweepRow, number: ConventionNumber) -> SweepRow:
+def _row_of_convention_number(native: SweepRow, number: ConventionNumber) -> SweepRow:
     """Return the row of a convention, with the causes of its difference where they are known."""
     amounts = [(row.cause, row.amount) for row in number.causes if row.cause != PER_MAC]
     is_explained = bool(number.causes) or number.total == native.macs

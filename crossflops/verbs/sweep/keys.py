@@ -81,10 +81,10 @@ class ToolVersions:
             offer = ask_interpreters_for_tools(choice.elsewhere)[tool]
             version = offer.version if isinstance(offer, Offer) else ""
             return {tool: version, "interpreter": choice.elsewhere[tool]}
-        return _failure_versions(choice, tool)
+        return _failure_reason_by_tool(choice, tool)
 
 
-def _failure_versions(choice: Choice, tool: str) -> dict[str, str]:
+def _failure_reason_by_tool(choice: Choice, tool: str) -> dict[str, str]:
     """Return {tool: reason} for a tool that cannot be loaded: when that changes, it is tried
     again.
     """

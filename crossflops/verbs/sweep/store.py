@@ -130,29 +130,29 @@ class SweepStore:
                 write_file(file, data, _HINT)
         return name
 
-    def _read_content(self, name: str) -> dict[str, Any]:
+    def _read_content(self, content_hash: str) -> dict[str, Any]:
         """Return the content of a file, by its hash. Raises InputError for a file that is not
         what was written; its rows are removed from the index.
         """
-        file = self._content_file(name)
+        file = self._content_file(content_hash)
         try:
             data = file.read_bytes()
-            if hashlib.sha256(data).hexdigest() == name:
+            if hashlib.sha256(data).hexdigest() == content_hash:
                 content: dict[str, Any] = json.loads(data)
                 return content
         except OSError:
             pass
         with self._open_index_transaction("rw") as index:
-            index.execute("DELETE FROM rows WHERE content = ?", (name,))
+            index.execute("DELETE FROM rows WHERE content = ?", (content_hash,))
         file.unlink(missing_ok=True)
         raise InputError(
             f"{file} is damaged or does not exist, so its row was removed from the store",
             "run the sweep again",
         )
 
-    def _content_file(self, name: str) -> Path:
+    def _content_file(self, content_hash: str) -> Path:
         """Return the path of the JSON file of a content, by its hash."""
-        return self._folder / "contents" / name[:2] / f"{name}.json"
+        return self._folder / "contents" / content_hash[:2] / f"{content_hash}.json"
 
     @contextmanager
     def _open_index_transaction(self, mode: str) -> Iterator[sqlite3.Connection]:

@@ -170,7 +170,7 @@ def test_by_hand(name, tmp_path):
     assert printed.total == total
     entries = (entry for entry in printed.entries if entry.path not in prediction.unknown)
     amounts = sum(entry.amount for entry in entries)
-    assert sum(map(prediction.worth, prediction.bookings)) == amounts
+    assert sum(map(prediction.amount_in_tool_unit, prediction.bookings)) == amounts
     assert bool(prediction.unknown) == ("not known" in name)
     account = reconcile(prediction, normalized(path)[1], prediction.ledger, printed)
     assert (

@@ -130,7 +130,7 @@ class PtflopsPytorch(_Ptflops):
         to the module's `__flops__`.
         """
 
-        def hook_of(formula: Any) -> Any:
+        def macs_hook_of_formula(formula: Any) -> Any:
             """Return a forward hook that adds the MACs of this formula to the module's
             `__flops__`.
             """
@@ -142,7 +142,7 @@ class PtflopsPytorch(_Ptflops):
             return add_macs
 
         by_class = classes_with_formulas(self.formulas)
-        return {kind: hook_of(formula) for kind, formula in by_class.items()}
+        return {kind: macs_hook_of_formula(formula) for kind, formula in by_class.items()}
 
     @contextmanager
     def recording_module_sums(self, model: Any) -> Iterator[dict[str, Amount]]:
@@ -156,7 +156,7 @@ class PtflopsPytorch(_Ptflops):
         compute = engine.compute_average_flops_cost
         amounts: dict[str, Amount] = {}
 
-        def computed(self: Any) -> Any:
+        def store_and_return_sum(self: Any) -> Any:
             """Store the sum of each module, then return what ptflops' own function returns."""
             for path, module in model.named_modules(remove_duplicate=False):
                 if path:
@@ -166,7 +166,7 @@ class PtflopsPytorch(_Ptflops):
             return compute(self)
 
         with patching_attribute(
-            engine, "compute_average_flops_cost", computed, inventory.PTFLOPS_SUMS
+            engine, "compute_average_flops_cost", store_and_return_sum, inventory.PTFLOPS_SUMS
         ):
             yield amounts
 
@@ -185,7 +185,7 @@ class PtflopsAten(_Ptflops):
         The counting mode hands it the positional arguments, and a tuple of results.
         """
 
-        def function_of(packet: Any, formula: Any) -> Any:
+        def macs_function_of_operator(packet: Any, formula: Any) -> Any:
             """Return a function that gives the MACs of this formula for a call of the operator."""
 
             def count_macs(args: Any, results: Any) -> int:
@@ -195,7 +195,10 @@ class PtflopsAten(_Ptflops):
             return count_macs
 
         by_packet = operators_with_formulas(self.formulas)
-        return {packet: function_of(packet, formula) for packet, formula in by_packet.items()}
+        return {
+            packet: macs_function_of_operator(packet, formula)
+            for packet, formula in by_packet.items()
+        }
 
     @contextmanager
     def recording_module_sums(self, model: Any) -> Iterator[dict[str, Amount]]:

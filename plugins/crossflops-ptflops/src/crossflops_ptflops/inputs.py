@@ -44,9 +44,9 @@ def _rename_forward_parameters(model: Any, names: tuple[str, ...]) -> None:
     """Replace the model's `forward` by one that takes its positional inputs under these names."""
     forward = model.forward
 
-    def by_keyword(**inputs: Any) -> Any:
+    def call_forward_by_position(**inputs: Any) -> Any:
         """Call the original `forward` with the named inputs by position; return its result."""
         placed = [inputs.pop(name) for name in names]
         return forward(*placed, **inputs)
 
-    patching_attribute(model, "forward", by_keyword, inventory.MODEL_METHODS).keep()
+    patching_attribute(model, "forward", call_forward_by_position, inventory.MODEL_METHODS).keep()

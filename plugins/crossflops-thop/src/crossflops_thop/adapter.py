@@ -22,7 +22,7 @@ from crossflops.plugins.adapter import (
     positional,
     under,
 )
-from crossflops.plugins.discovery import owner
+from crossflops.plugins.discovery import distribution_of_package
 from crossflops.plugins.teaching import (
     TakesFormulas,
     classes_with_formulas,
@@ -45,7 +45,7 @@ class Thop(TakesFormulas):
         """Return the version of the installed thop; raise MissingExtraError if `thop` is the
         package of ultralytics.
         """
-        package = owner("thop", (self.distribution, NAMESAKE))
+        package = distribution_of_package("thop", (self.distribution, NAMESAKE))
         if package.name.lower().replace("_", "-") == NAMESAKE:
             raise MissingExtraError(
                 f"the package `thop` in this environment comes from {NAMESAKE} "
@@ -112,7 +112,7 @@ def _hooks_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
     hook}.
     """
 
-    def hook_of(formula: Any) -> Any:
+    def macs_hook_of_formula(formula: Any) -> Any:
         """Return a forward hook that adds the MACs of this formula to the module's `total_ops`."""
 
         def add_macs(module: Any, inputs: Any, output: Any) -> None:
@@ -121,7 +121,10 @@ def _hooks_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
 
         return add_macs
 
-    return {kind: hook_of(formula) for kind, formula in classes_with_formulas(formulas).items()}
+    return {
+        kind: macs_hook_of_formula(formula)
+        for kind, formula in classes_with_formulas(formulas).items()
+    }
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class TorchFlopCounter(TakesFormulas):
         gradients out of their module, so of a training step there is the total alone.
         """
         counter_mode = importlib.import_module("torch.utils.flop_counter").FlopCounterMode
-        mapping = _mapping_of_formulas(self.formulas)
+        mapping = _custom_mapping_of_formulas(self.formulas)
         with (
             under(setting, model),
             counter_mode(display=False, custom_mapping=mapping) as counter,
@@ -74,12 +74,12 @@ class TorchFlopCounter(TakesFormulas):
         )
 
 
-def _mapping_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
+def _custom_mapping_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
     """Return the argument `custom_mapping` of the counter for the user's formulas: {operator:
     function that gives the FLOPs}.
     """
 
-    def function_of(packet: Any, formula: Any) -> Any:
+    def flops_function_of_operator(packet: Any, formula: Any) -> Any:
         """Return a function that gives the FLOPs of this formula for a call of the operator."""
 
         def count_flops(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
@@ -92,7 +92,7 @@ def _mapping_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
         return count_flops
 
     return {
-        packet: function_of(packet, formula)
+        packet: flops_function_of_operator(packet, formula)
         for packet, formula in operators_with_formulas(formulas).items()
     }
 

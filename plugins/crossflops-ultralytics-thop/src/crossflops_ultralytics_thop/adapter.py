@@ -17,7 +17,7 @@ from crossflops.plugins.adapter import (
     positional,
     under,
 )
-from crossflops.plugins.discovery import owner
+from crossflops.plugins.discovery import distribution_of_package
 
 NAMESAKE = "thop"
 _BUFFERS = ("total_ops", "total_params")  # thop/profile.py: add_hooks
@@ -35,7 +35,7 @@ class UltralyticsThop:
         """Return the version of the installed ultralytics-thop; raise MissingExtraError if `thop`
         is the package of thop.
         """
-        package = owner("thop", (self.distribution, NAMESAKE))
+        package = distribution_of_package("thop", (self.distribution, NAMESAKE))
         if package.name.lower() == NAMESAKE:
             raise MissingExtraError(
                 f"the package `thop` in this environment comes from {NAMESAKE} "
