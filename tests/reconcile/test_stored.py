@@ -20,7 +20,7 @@ def explained(path, tool, ours=None):
     """The explanation of what a tool should print of a file."""
     file = OnnxFile(path=path, inlined=False)
     mine = count_source(Source(file, (), {}), Setting(), ())
-    stock = ToolInputFile(file, path).stock(mine)
+    stock = ToolInputFile(file, path).tensors_in_file(mine)
     return reconcile_stored_parameters(
         parse_convention(tool).parameters, mine.graph.params if ours is None else ours, stock
     )

@@ -64,7 +64,7 @@ def test_a_tool_of_files_counts_what_is_stored(tmp_path):
     """8 numbers for 12: the export left 6 out, and the 2 of a constant are a weight natively."""
     file = OnnxFile(path=saved(tmp_path, noted()), inlined=False)
     mine = count_source(Source(file, (), {}), Setting(), ())
-    stock = ToolInputFile(file, tmp_path / "model.onnx").stock(mine)
+    stock = ToolInputFile(file, tmp_path / "model.onnx").tensors_in_file(mine)
     account = reconcile_stored_parameters(
         parse_convention("onnx-tool").parameters, mine.graph.params, stock
     )
