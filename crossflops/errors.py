@@ -85,10 +85,17 @@ class UnknownNameError(CrossflopsError):
 
 
 class ValuesNeededError(CrossflopsError):
-    """An error of a model whose shapes depend on values: it must be built with its weights."""
+    """An error of a model whose shapes depend on values: it must be built with its weights.
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, "leave out --weights fake")
+    `reason` says what needs them, and is the end of the message.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the model needs its weights, which --weights fake does not make: {reason}",
+            "leave out --weights fake",
+        )
+        self.reason = _one_line(reason)
 
 
 class MissingExtraError(CrossflopsError):

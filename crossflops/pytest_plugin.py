@@ -26,7 +26,7 @@ _UPDATE = "--update-flops"
 _OWNERS = pytest.StashKey[dict[tuple[Path, str], str]]()  # of a run: the call of each entry
 _RULES_HINT = 'write the rules after the model: flops_budget(model, "macs <= 4.2G")'
 _REMEDIES = {  # of `check`: what does the same for tests
-    "write it again with `crossflops check --update` without a target": "remove the file, and run "
+    "run `crossflops check --update` with no target to write it again": "remove the file, and run "
     f"`pytest {_UPDATE}`",
     "crossflops check --update": f"pytest {_UPDATE}",
 }

@@ -156,7 +156,9 @@ def notes_of_file(
     for node, counts in counted:
         made = next((spec.name for spec in node.outputs if spec is not None), "")
         if node.key not in labels or made not in firsts:
-            made = next((labels[name] for name in _key_prefixes(node.key) if name in labels), "")
+            made = next(
+                (labels[name] for name in _key_and_ancestors(node.key) if name in labels), ""
+            )
         if made in inside:
             inside[made] += counts
     return {
@@ -166,7 +168,7 @@ def notes_of_file(
     }
 
 
-def _key_prefixes(key: str) -> Iterator[str]:
+def _key_and_ancestors(key: str) -> Iterator[str]:
     """Yield the key, then its beginnings that end before a slash, the longest first:
     "a/b", "a".
     """

@@ -192,7 +192,7 @@ def model_packages_to_install() -> tuple[str, ...]:
     )
 
 
-def similar_names_hint(name: str) -> str:
+def similar_model_names_hint(name: str) -> str:
     """Return a hint with installed models of nearly this name, or "" if there are none."""
     from difflib import get_close_matches  # most runs name nothing wrong
 

@@ -397,9 +397,9 @@ class Frontend(Protocol):
             InputError: The model is no language model of transformers.
         """
         raise InputError(
-            "formulas require a language model of the library transformers, but this is a model "
-            f"of {self.title}",
-            "give a causal language model, such as hf:config.json",
+            "the published FLOP formulas for language models require a model of the library "
+            f"transformers, but this is a model of {self.title}",
+            "give a decoder-only language model of transformers, such as hf:config.json",
         )
 
     def generation_passes(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:

@@ -142,7 +142,7 @@ def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
             return PeakLoops(str(target), " ".join([Path(cc).name, *command[1:]]))
         complaint = (done.stderr.strip().splitlines() or ["no error message"])[0]
     raise NoLoopError(
-        f"{cc} cannot compile the loops that measure this machine: {complaint}",
+        f"{cc} cannot compile the test loops that measure the speed of this machine: {complaint}",
         "set the environment variable CC to another compiler, such as CC=clang",
     )
 

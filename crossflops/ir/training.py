@@ -260,7 +260,7 @@ def rerun_call_key(call: str) -> str:
     return f"{call} (run again)"
 
 
-def checkpoint_stop_key(call: str) -> str:
+def rerun_stop_call_key(call: str) -> str:
     """Return the key of the call that represents an operator call at which the recomputation of a
     checkpoint stops.
     """

@@ -19,9 +19,9 @@ from crossflops.ir.training import (
     NO_STEP,
     SCORES,
     Steps,
-    checkpoint_stop_key,
     gradient_call_key,
     rerun_call_key,
+    rerun_stop_call_key,
     score_rerun_key,
 )
 
@@ -121,5 +121,5 @@ def _calls_of_training_step(
         yield replace(rerun, target=f"{AGAIN}{above.target}") if has_reruns else rerun
     elif rerun.key in begun:  # what a policy saved is handed out
         yield replace(rerun, target=f"{BEGUN}{above.target}")
-    if checkpoint_stop_key(above.key) in begun:
-        yield replace(above, key=checkpoint_stop_key(above.key), target=f"{BEGUN}{above.target}")
+    if rerun_stop_call_key(above.key) in begun:
+        yield replace(above, key=rerun_stop_call_key(above.key), target=f"{BEGUN}{above.target}")

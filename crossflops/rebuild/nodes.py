@@ -7,7 +7,7 @@ import msgspec
 
 from crossflops.errors import NormalizeError
 
-READ_IT = "use `crossflops count`, or the tools that count files: they read the file as it is"
+READ_IT = "use `crossflops count`, or a tool that reads ONNX files and runs no framework"
 
 # A torch layer for a node, None if it has none, and the positions of the inputs that it takes.
 LayerAndInputs: TypeAlias = tuple[Any, tuple[int, ...]]

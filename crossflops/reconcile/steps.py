@@ -74,7 +74,7 @@ def contraction_shifts(first: Contraction, second: Contraction, inputs: Inputs) 
         yield Shift(
             cause=cause,
             macs=_contraction_macs(then) - _contraction_macs(now),
-            flops=_flops_of_contraction(then) - _flops_of_contraction(now),
+            flops=_contraction_flops_with_bias(then) - _contraction_flops_with_bias(now),
             params=_contraction_parameters(then) - _contraction_parameters(now),
             note=note,
         )
@@ -83,8 +83,8 @@ def contraction_shifts(first: Contraction, second: Contraction, inputs: Inputs) 
         cause=SHARING if bool(first.weights) != bool(second.weights) else ELSE,
         flops=second.flops
         - first.flops
-        - _flops_of_contraction(now)
-        + _flops_of_contraction(first),
+        - _contraction_flops_with_bias(now)
+        + _contraction_flops_with_bias(first),
         params=second.params
         - first.params
         - _contraction_parameters(now)
@@ -123,7 +123,7 @@ def _contraction_macs(contraction: Contraction) -> int:
     )
 
 
-def _flops_of_contraction(contraction: Contraction) -> int:
+def _contraction_flops_with_bias(contraction: Contraction) -> int:
     """Return the FLOPs of a contraction: 2 x MACs plus the additions of a bias."""
     biased = contraction.batch * contraction.places * contraction.outer if contraction.bias else 0
     return 2 * _contraction_macs(contraction) + biased

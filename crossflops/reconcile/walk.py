@@ -152,12 +152,12 @@ def module_contributions(
             yield booking, dict.fromkeys(path_and_ancestors(booking.path), booking.times)
             continue
         if times not in shown:
-            shown[times] = _multiplicities_by_path(times.within(trace.modules), trace)
+            shown[times] = _inner_module_times_by_path(times.within(trace.modules), trace)
         yield booking, shown[times][booking.path]
 
 
-def _multiplicities_by_path(
-    times_of: Mapping[int, Mapping[int, int]], trace: Trace
+def _inner_module_times_by_path(
+    times_by_module_id: Mapping[int, Mapping[int, int]], trace: Trace
 ) -> dict[str, dict[str, int]]:
     """Return {module path: {path of a module below it: how often it counts}}, without unregistered
     modules.
@@ -166,7 +166,7 @@ def _multiplicities_by_path(
     return {
         path: {
             named[storage]: times
-            for storage, times in times_of[module].items()
+            for storage, times in times_by_module_id[module].items()
             if storage in named and times
         }
         for module, path in named.items()

@@ -6,7 +6,7 @@ import sys
 from io import StringIO
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -198,7 +198,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
     kept = [
         column
         for part in _split_table_columns(brief, room)
-        for column in _fit_table_to_room(part, room)[0].columns
+        for column in _fit_table_to_width(part, room).table.columns
     ]
     lost = [column for column in brief.columns if not any(column is shown for shown in kept)]
     return tuple(column.head for column in lost if column.head)
@@ -244,7 +244,7 @@ def _table_lines_without_rich(block: Table, width: int) -> list[str] | None:
     room = width - _table_margin(block)
     lines: list[str] = []
     for location, part in enumerate(_split_table_columns(block.without_detail_columns(), room)):
-        table, gap, broken = _fit_table_to_room(part, room)
+        table, gap, broken = _fit_table_to_width(part, room)
         widths = None if broken else _fit_column_widths(table, gap, room)
         if widths is None:
             return None
@@ -385,7 +385,7 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
-    table, gap, broken = _fit_table_to_room(table, room)
+    table, gap, broken = _fit_table_to_width(table, room)
     tight = _natural_width(table, gap, _SQUEEZED, broken) > room
     numbers_fit = tight and _width_with_narrow_words(table, gap, broken) <= room
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
@@ -429,15 +429,27 @@ def _least_width(table: Table) -> int:
     return _natural_width(table, gap, broken=broken)
 
 
-def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
-    """Return a table that fits `room`, the gap between its columns, and whether heads wrap."""
+class FittedTable(NamedTuple):
+    """A table without the columns that do not fit, the width of the gap between its columns, and
+    whether the heads of its columns wrap.
+    """
+
+    table: Table
+    column_gap: int
+    heads_wrap: bool
+
+
+def _fit_table_to_width(table: Table, room: int) -> FittedTable:
+    """Return the table for a width of `room`: with narrower gaps, wrapped heads, and without spare
+    columns where it needs them to fit.
+    """
     while True:
         for gap, broken in _LAYOUTS:
             if _natural_width(table, gap, broken=broken) <= room:
-                return table, gap, broken
+                return FittedTable(table, gap, broken)
         spare = max(table.columns, key=lambda column: column.spare)
         if not spare.spare:
-            return table, *_LAYOUTS[-1]
+            return FittedTable(table, *_LAYOUTS[-1])
         table = table.without_column(spare)
 
 

@@ -401,7 +401,7 @@ def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
     )
     if not isinstance(row.causes, dict):
         raise InputError(
-            "this report does not hold the causes of each module",
+            "this report was made by an older release and has no causes for single modules",
             "run `crossflops compare` again with this release",
         )
     return replace(

@@ -237,7 +237,9 @@ def called() -> Condition:
         >>> str(called())
         'called as module(x)'
     """
-    return Condition("called as module(x)", lambda site: _is_module_call_made_by(site, "call"))
+    return Condition(
+        "called as module(x)", lambda site: _is_innermost_module_called_by(site, "call")
+    )
 
 
 def by_forward() -> Condition:
@@ -251,15 +253,17 @@ def by_forward() -> Condition:
         >>> str(by_forward())
         'called by .forward()'
     """
-    return Condition("called by .forward()", lambda site: _is_module_call_made_by(site, "forward"))
+    return Condition(
+        "called by .forward()", lambda site: _is_innermost_module_called_by(site, "forward")
+    )
 
 
-def _is_module_call_made_by(site: Site, via: str) -> bool:
-    """Return whether the innermost module call was made by `via`: "call" (`__call__`) or
+def _is_innermost_module_called_by(site: Site, method: str) -> bool:
+    """Return whether the innermost module was called by `method`: "call" (`__call__`) or
     "forward".
     """
     modules = _module_ancestors(site)
-    return bool(modules) and modules[0].via == via
+    return bool(modules) and modules[0].via == method
 
 
 def subclass_of(*classes: str) -> Condition:

@@ -346,10 +346,14 @@ class _CallWalk:
             try:
                 divisors[batch] = batch(self.trace)
             except (LookupError, ValueError, TypeError) as error:
-                raise self._failure_error("the model", error, formula_equation(batch)) from error
+                raise self._failure_error(
+                    "the model", error, f"for its batch size {formula_equation(batch)}"
+                ) from error
             if not divisors[batch]:
                 problem = ZeroDivisionError("a batch of 0")
-                raise self._failure_error("the model", problem, formula_equation(batch))
+                raise self._failure_error(
+                    "the model", problem, f"for its batch size {formula_equation(batch)}"
+                )
         return divisors
 
     def _calls_recorded_for_tool(self) -> list[Call]:
@@ -455,7 +459,9 @@ class _CallWalk:
         if site.node is not None:
             raise self._node_failure_error(rule, site.node)
         reason = site.settings.get("reason", f"it raises on {site.target}")
-        raise self._failure_error(site.key, reason, f"{rule.id} ({rule.reference})")
+        raise self._failure_error(
+            site.key, reason, f"according to rule {rule.id} ({rule.reference})"
+        )
 
     def _record_covered_operators(self, call: Call, core: int) -> None:
         """Record that the booking `core` covers the operators that a call ran, or the custom
@@ -594,7 +600,7 @@ class _CallWalk:
         try:
             return rule.amount(site)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
-            name = f"{rule.id} ({rule.reference})"
+            name = f"according to rule {rule.id} ({rule.reference})"
             raise self._failure_error(site.key, error, name) from error
 
     def _native_cost_of_call(self, site: Site) -> Cost:
@@ -620,18 +626,21 @@ class _CallWalk:
 
     def _node_failure_error(self, rule: Rule, node: Node) -> PredictionError:
         """Return the error which says that the tool cannot count the operator of a node."""
+        tool = self.convention.tool
         return PredictionError(
-            f"{self.convention.tool} cannot count the node {node.key} ({node.op})",
-            f"leave out {self.convention.tool}, or see its rule {rule.id} ({rule.reference})",
+            f"{tool} cannot count the node {node.key} ({node.op}), according to rule {rule.id} "
+            f"({rule.reference})",
+            f"leave out {tool}; `crossflops explain {tool}` lists its rules",
         )
 
     def _failure_error(self, what: str, error: object, rule: str) -> PredictionError:
         """Return the error which says that the tool cannot count `what`, with the rule that says
         so.
         """
+        tool = self.convention.tool
         return PredictionError(
-            f"{self.convention.tool} cannot count {what}: {error}",
-            f"leave out {self.convention.tool}, or see its rule {rule}",
+            f"{tool} cannot count {what}, {rule}: {error}",
+            f"leave out {tool}; `crossflops explain {tool}` lists its rules",
         )
 
     def _native_cost_of_calls_inside(self, call: Call) -> Cost:

@@ -35,7 +35,7 @@ from crossflops.frontends import (
     load_with_retry,
     model_and_inputs_of_value,
     model_packages_to_install,
-    similar_names_hint,
+    similar_model_names_hint,
 )
 from crossflops.frontends.named import SIZES, make_library_model
 from crossflops.load import reject_pointer_or_web_page
@@ -254,7 +254,7 @@ def _unreadable_target_error(target: str) -> TargetError:
         return TargetError(
             f"file {path} does not exist", nearest_name_hint(str(path), additional, _HINT)
         )
-    near = similar_names_hint(target) if re.fullmatch(_BARE, target) else ""
+    near = similar_model_names_hint(target) if re.fullmatch(_BARE, target) else ""
     return TargetError(f"unknown target {target!r}", near or _library_install_hint(target))
 
 

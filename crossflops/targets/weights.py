@@ -26,14 +26,14 @@ def build_source_and_reason_for_values(
             source
         )  # where it asked for the meta device
     except ValuesNeededError as error:
-        reason = error.message
+        reason = error.reason
     else:
         if weights == FAKE or source.weights != FAKE or source.stored > LARGE:
             return source, ""
         real = load(True)
         return (source if real.weights == META else real), ""
     if weights == FAKE:
-        raise real_weights_error(reason)
+        raise real_weights_error(reason, FAKE)
     source = load(True)
     return source, reason if source.stored > LARGE else ""
 
@@ -51,6 +51,16 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
     return source
 
 
-def real_weights_error(reason: str) -> InputError:
-    """Return the error of a request for "fake" weights on a model that needs values."""
-    return InputError(f"the model needs its weights: {reason}", "leave out --weights fake")
+def real_weights_error(reason: str, weights: str | None) -> InputError:
+    """Return the error of a model that needs values of its weights, but is requested with
+    `weights` "fake", or is given without values.
+    """
+    if weights == FAKE:
+        return InputError(
+            f"the model needs its weights, which --weights fake does not make: {reason}",
+            "leave out --weights fake",
+        )
+    return InputError(
+        f"the model needs its weights, but is given without them: {reason}",
+        "give the model with values of its weights",
+    )

@@ -535,8 +535,8 @@ def _read_baseline(path: Path, tolerate_invalid: bool) -> Baseline:
             return Baseline()
         raise InputError(
             f"{path} is not a valid baseline: {_unreadable_baseline_reason(path, error)}",
-            "restore the file (`git lfs pull` for a pointer), or write it again with "
-            "`crossflops check --update` without a target",
+            "restore the file (`git lfs pull` for a pointer), or run `crossflops check --update` "
+            "with no target to write it again",
         ) from error
 
 

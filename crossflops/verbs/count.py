@@ -184,8 +184,10 @@ class ModelBuild:
             if self._has_values:
                 raise
             if self._request.weights == FAKE:
-                raise InputError(f"{need}: {error.message}", error.hint) from None
-            self._reason = error.message
+                raise InputError(
+                    f"{need}, which --weights fake does not make: {error.reason}", error.hint
+                ) from None
+            self._reason = error.reason
         self._source, self._has_values = None, True
         return compute(self._build_source())
 

@@ -143,7 +143,8 @@ class PassCounter:
         for row in counted.ledger.counts:
             if isinstance(row, UncountedNode):
                 raise InputError(
-                    f"node {row.node.key!r} of a pass is not counted: {row.reason}",
+                    f"node {row.node.key!r} of the prompt or generation pass is not counted: "
+                    f"{row.reason}",
                     "give the node a formula with --formulas, or leave out --prompt and "
                     "--generate",
                 )

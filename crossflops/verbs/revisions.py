@@ -113,7 +113,7 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
     if back and back[1] in (*names, "HEAD"):
         if is_shallow:
             return f"`git fetch --deepen={back[2] or 1}` fetches it, if it exists"
-        return f"{back[1]} has fewer ancestors: see `git log {back[1]}`"
+        return f"{back[1]} does not have so many ancestors: see `git log {back[1]}`"
     remote = next((name for name in remotes if revision.startswith(f"{name}/")), "")
     near = "" if remote else nearest_name_hint(revision, names, " ").strip()
     if near or not remotes:

@@ -143,7 +143,7 @@ class _RoundModel:
         self.config = source.model.config
         if self.whole.passes.is_encoder_decoder:
             raise InputError(
-                "--draft requires models that decode alone, and "
+                "--draft requires decoder-only models, and "
                 f"{type(source.model).__name__} is an encoder-decoder",
                 "leave out --draft",
             )

@@ -91,8 +91,8 @@ def reject_jobs_without_effect(requests: Sequence[Request]) -> None:
     """Raise InputError if --jobs has no effect: there are fewer than two models of a framework."""
     if sum(not request.is_file for request in requests) < _SIDE_BY_SIDE:
         raise InputError(
-            "--jobs has no effect: it needs at least two framework models; files are counted "
-            "one by one",
+            "--jobs has no effect: only models of a framework (such as PyTorch) are counted in "
+            "parallel, and there are fewer than two",
             "leave out --jobs",
         )
 

@@ -85,7 +85,7 @@ def run_when_permitted(
         except ValuesNeededError as error:
             if job.target is None or job.weights is not None:
                 raise
-            reason = error.message
+            reason = error.reason
         stage, hint = "build", build_failure_hint(job)
         source = build_job_source(msgspec.structs.replace(job, weights=REAL))
         stage, hint = "run", ""

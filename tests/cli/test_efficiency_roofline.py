@@ -194,7 +194,7 @@ def test_formats(line, small, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--macs", "1G", "--roofline"), "needs a peak and a bandwidth"),
+        (("--macs", "1G", "--roofline"), "needs the peak FLOP/s and the memory bandwidth"),
         (("--macs", "1G", "--roofline", *H100), "needs bytes, which --macs does not give"),
         (("--macs", "1G", "--bytes-per-example", "x", *H100), "must be a number"),
         ((*FP16, "--device", "v100-pcie", "--bytes", "unfused"), "cannot be combined"),

@@ -109,6 +109,6 @@ def test_results_come_in_order_and_raise_in_order():
 def test_refusals_by_the_verb():
     """A request of a file is counted here."""
     models = [Request(target="models.py:wide"), Request(target="models.py:narrow")]
-    with pytest.raises(InputError, match="needs at least two framework models"):
+    with pytest.raises(InputError, match="only models of a framework"):
         verb.reject_jobs_without_effect([Request(target="a.onnx"), *models[:1]])
     verb.reject_jobs_without_effect(models)

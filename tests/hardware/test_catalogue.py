@@ -154,7 +154,7 @@ def test_figures_are_those_of_a_package(file, tmp_path):
         ("[devices.x]\npeaks = {fp16 = nan}\n", "is nan"),
         ("[devices.x]\npeaks = {fp16 = 1e12}\nbandwidth = 900\n", "bandwidth of x"),
         ('[devices.x]\npeaks = {fp16 = "fast"}\n', "Expected `float`"),
-        ("[devices.x]\npeak = 1\n", "unknown key peak"),
+        ("[devices.x]\npeak = 1\n", "has the unknown key peak"),
         ("[devices.v100-pcie]\npeaks = {fp16 = 1e12}\n", "is already a name of v100-pcie"),
         ("[devices.x]\naliases = ['V100']\npeaks = {fp16 = 1e12}\n", "already"),
         ("[devices.measured]\npeaks = {fp16 = 1e12}\n", "already"),

@@ -115,8 +115,8 @@ def test_without_a_length_the_tool_fails(batch, why):
         calls = replace(calls, calls=(replace(calls.calls[0], inputs=(scalar,)), *calls.calls[1:]))
     with pytest.raises(PredictionError) as caught:
         predict(convention(LAYER), calls, SETTING)
-    assert caught.value.message == f"made-up cannot count the model: {why}"
-    assert formula_equation(BATCH) in caught.value.hint
+    size = f"for its batch size {formula_equation(BATCH)}"
+    assert caught.value.message == f"made-up cannot count the model, {size}: {why}"
 
 
 def test_several_inputs_have_no_batch():

@@ -44,10 +44,11 @@ def test_where_the_tool_fails_there_is_no_prediction():
     )
     with pytest.raises(PredictionError) as caught:
         predict(rules, trace(operator("o")), SETTING)
-    assert caught.value.message == "made-up cannot count o: o has no input weight"
-    assert caught.value.hint == (
-        "leave out made-up, or see its rule needs-weight (source of needs-weight)"
+    assert caught.value.message == (
+        "made-up cannot count o, according to rule needs-weight (source of needs-weight): "
+        "o has no input weight"
     )
+    assert caught.value.hint == "leave out made-up; `crossflops explain made-up` lists its rules"
 
 
 def test_a_forced_mode_is_booked_first():

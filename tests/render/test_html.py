@@ -221,7 +221,7 @@ def test_the_picture_of_the_readme_is_that_of_the_committed_report():
 
 def test_without_a_difference_there_is_nothing_to_draw(count):
     """A count has no tools: it is refused, and nothing is written."""
-    with pytest.raises(InputError, match="nothing to draw: no tool has a number"):
+    with pytest.raises(InputError, match="nothing to draw: for no tool is the"):
         comparison_figure(count, "waterfall.svg")
 
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, TargetError
-from crossflops.frontends import FRONTENDS, candidate_targets, similar_names_hint
+from crossflops.frontends import FRONTENDS, candidate_targets, similar_model_names_hint
 from crossflops.frontends.named import NamedModel, image_input_spec, names_in_package_sources
 from crossflops.frontends.named import make_library_model as make_named
 from crossflops.ir.graph import TensorSpec
@@ -67,7 +67,7 @@ def test_several_libraries_are_told_as_commands(libraries, monkeypatch):
 
 def test_a_misspelt_name_gets_the_nearest(libraries):
     """With and without its prefix."""
-    assert similar_names_hint("tinny_net") == "did you mean timm:tiny_net?"
+    assert similar_model_names_hint("tinny_net") == "did you mean timm:tiny_net?"
     with pytest.raises(TargetError) as bare:
         build_target("tinny_net", {})
     assert bare.value.hint == "did you mean timm:tiny_net?"

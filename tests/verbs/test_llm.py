@@ -150,4 +150,7 @@ def test_a_model_that_is_none_of_language_is_refused(tmp_path, capsys):
     path = tmp_path / "linear.py"
     path.write_text("import torch\ndef model():\n    return torch.nn.Linear(4, 3)\n")
     assert main(["count", f"{path}:model", "--input", "2x4", "--as", "palm"]) == 2
-    assert "formulas require the config of a model of transformers" in capsys.readouterr().err
+    assert (
+        "formulas for language models require the config of a model of transformers"
+        in capsys.readouterr().err
+    )

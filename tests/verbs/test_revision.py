@@ -173,7 +173,7 @@ def test_what_is_no_one_commit_is_refused(repository, monkeypatch):
         ":model.onnx": "write HEAD:model.onnx",
         "a..b:model.onnx": "git merge-base a b",
         "a...b:model.onnx": "git merge-base a b",
-        "HEAD~9:model.onnx": "HEAD has fewer ancestors",
+        "HEAD~9:model.onnx": "HEAD does not have so many ancestors",
         "zzzzzzzz:model.onnx": "name a commit, a branch or a tag",
     }.items():
         with pytest.raises(InputError) as caught:

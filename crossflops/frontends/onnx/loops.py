@@ -176,13 +176,13 @@ def _attribute_integers(node: Any, name: str, default: tuple[int, ...]) -> tuple
     return default
 
 
-def has_control_operator(graph: Any, *names: str) -> bool:
+def has_operator_at_any_depth(graph: Any, *names: str) -> bool:
     """Return whether a graph or a graph nested in it has one of the named operators of ai.onnx."""
     for node in graph.node:
         if is_onnx_operator(node, *names):
             return True
         if node.attribute and any(
-            has_control_operator(body, *names) for body in node_subgraphs(node)
+            has_operator_at_any_depth(body, *names) for body in node_subgraphs(node)
         ):
             return True
     return False
@@ -196,7 +196,7 @@ def write_loop_shapes(
     A value that a Loop carries has one shape if the body returns it with its initial shape;
     `varying` collects the other ones. Everything inferred with such a shape is wrong.
     """
-    if not has_control_operator(graph, "Loop"):
+    if not has_operator_at_any_depth(graph, "Loop"):
         return False
     enclosing = graph_level(graph, outer)
     changed = False
@@ -391,7 +391,7 @@ def write_chosen_branch_shapes(
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
     """
-    if not has_control_operator(graph, "If"):
+    if not has_operator_at_any_depth(graph, "If"):
         return False
     enclosing = graph_level(graph, outer)
     changed = False

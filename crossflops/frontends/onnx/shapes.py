@@ -20,7 +20,7 @@ from crossflops.frontends.onnx.inference import (
 )
 from crossflops.frontends.onnx.loops import (
     RAN,
-    has_control_operator,
+    has_operator_at_any_depth,
     is_onnx_operator,
     keys_of_loop_values_with_varying_shape,
     levels_of_all_graphs,
@@ -77,7 +77,7 @@ class InferredModel(NamedTuple):
 def infer_and_unroll(model: Any, requested: InferenceRequest) -> InferredModel:
     """Return the model with inferred shapes and unrolled loops."""
     if requested.flat or (
-        requested.calls is None and not has_control_operator(model.graph, "Loop", "If")
+        requested.calls is None and not has_operator_at_any_depth(model.graph, "Loop", "If")
     ):
         return InferredModel(_infer_whole_model(model, requested), set())
     from crossflops.frontends.onnx.unroll import (  # most have no loop
@@ -264,8 +264,8 @@ def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> Target
     return TargetError(
         f"node {node.name or node.op_type!r} needs the values of {name!r}, which are stored in "
         + (f"the missing file {path!r}" if path else "a missing file"),
-        f"put {path or 'that file'} into the folder of the model: only weights may be missing, "
-        "and sizes are computed from this tensor",
+        f"put {path or 'that file'} into the folder of the model: files of weights may be "
+        "missing, but this tensor is needed to compute sizes",
     )
 
 

@@ -10,7 +10,7 @@ from crossflops.frontends.onnx.inference import SIZED
 from crossflops.frontends.onnx.loops import (
     Level,
     graph_level,
-    has_control_operator,
+    has_operator_at_any_depth,
     is_onnx_operator,
     loop_trip_count,
     loop_value_key,
@@ -103,7 +103,7 @@ def loops_with_varying_branch(
         if (
             is_onnx_operator(node, "Loop")
             and subgraph_of_attribute(node) is not None
-            and has_control_operator(subgraph_of_attribute(node), "If")
+            and has_operator_at_any_depth(subgraph_of_attribute(node), "If")
         ):
             count = loop_trip_count(node, enclosing, trips_given)
             if count and _has_first_run_condition(
@@ -131,7 +131,7 @@ def _has_first_run_condition(before: Level, first: Level, branches: Mapping[str,
         ):
             return True
         for body in node_subgraphs(node):
-            if has_control_operator(body, "If") and _has_first_run_condition(
+            if has_operator_at_any_depth(body, "If") and _has_first_run_condition(
                 graph_level(body, before), graph_level(body, first), branches
             ):
                 return True

@@ -286,7 +286,7 @@ def _quotient(dividend: Number, divisor: Number) -> Number:
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
 
-def _remainder(dividend: Number, divisor: Number) -> Number:
+def _remainder_of_non_negative_integers(dividend: Number, divisor: Number) -> Number:
     """Return dividend % divisor. Raises ValueError for floats and negative numbers."""
     if isinstance(dividend, float) or dividend < 0 or divisor < 0:
         raise ValueError("that depends on an attribute")
@@ -345,7 +345,7 @@ OPERATORS: Mapping[str, _Operator] = {
     "Expand": _expand_value,
     "Reshape": _reshape_value,
     "Transpose": _transpose_value,
-    "Mod": _pairwise_operator(_remainder),
+    "Mod": _pairwise_operator(_remainder_of_non_negative_integers),
     "Where": _select_value,
 }
 

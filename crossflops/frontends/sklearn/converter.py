@@ -316,7 +316,7 @@ def convert_with_retry_at_older_opset(
                 return convert({"": _newest_opset(), _ML: _OLDER_ML})
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
-            "remove that step; skl2onnx.supported_converters() lists the supported ones",
+            "give a model of estimators that skl2onnx.supported_converters() lists",
         ) from error
 
 

@@ -59,8 +59,8 @@ def run_estimator_and_measure_rounding(source: Source, setting: Setting) -> Mode
         raise
     except Exception as error:  # whatever it is, it does not run on these
         raise InputError(
-            f"the model raised {type(error).__name__}: {error}",
-            "give values that the model accepts",
+            f"in the run of --verify, the model raised {type(error).__name__}: {error}",
+            "give inputs that the model accepts with --inputs FILE.npz, or leave out --verify",
         ) from error
     return measure_rounding_changes(values, outputs, [False] * len(outputs), run_rounded)
 

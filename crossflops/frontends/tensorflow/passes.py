@@ -223,7 +223,7 @@ def _freeze_function(state: TensorFlowConversion) -> TensorFlowConversion:
     )
 
 
-def _definition_rewrite(
+def _graph_def_rewrite(
     change: Callable[[Any], object],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a pass that changes the GraphDef of the state in place."""
@@ -486,25 +486,25 @@ _EXPORT: Passes[TensorFlowConversion] = (
     Pass("freeze function", _freeze_function, ensures=fact_set(FROZEN)),
     Pass(
         "drop order",
-        _definition_rewrite(converter.remove_control_inputs),
+        _graph_def_rewrite(converter.remove_control_inputs),
         fact_set(FROZEN),
         fact_set(UNORDERED),
     ),
     Pass(
         "forget seeds",
-        _definition_rewrite(converter.remove_seed_inputs),
+        _graph_def_rewrite(converter.remove_seed_inputs),
         fact_set(FROZEN),
         fact_set(SEEDLESS),
     ),
     Pass(
         "allow inlining",
-        _definition_rewrite(converter.remove_inlining_bans),
+        _graph_def_rewrite(converter.remove_inlining_bans),
         fact_set(FROZEN),
         fact_set(INLINABLE),
     ),
     Pass(
         "split branches",
-        _definition_rewrite(replace_cases_by_ifs),
+        _graph_def_rewrite(replace_cases_by_ifs),
         fact_set(UNORDERED),
         fact_set(PAIRS),
     ),

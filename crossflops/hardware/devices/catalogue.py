@@ -117,8 +117,9 @@ def single_device_of_package(package: Device) -> Device:
         return package
     if count < 1 or (package.units or 0) % count:
         raise InputError(
-            f"{package.id}: {count} framework devices cannot share the units of a package equally",
-            "correct framework_devices_per_package or units",
+            f"{package.id}: its {package.units} units cannot be divided equally among {count} "
+            "framework devices",
+            "in your device table, correct units or framework_devices_per_package",
         )
     return replace(
         package,
@@ -578,7 +579,9 @@ def _device_from_table(key: str, row: Any, source: str) -> Device:
     strays = sorted(set(plain) - set(fields))
     if strays:
         known = ", ".join(fields)
-        raise InputError(f"unknown key {strays[0]} of {key} in {source}", f"allowed: {known}")
+        raise InputError(
+            f"device {key} in {source} has the unknown key {strays[0]}", f"allowed: {known}"
+        )
     try:
         device = msgspec.convert(plain, Device)
     except msgspec.ValidationError as error:

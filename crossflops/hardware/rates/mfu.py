@@ -218,7 +218,7 @@ def _pass_part_seconds(speed: Speed, training: TrainingOptions) -> tuple[tuple[s
     if speed.bwd_ms is None:
         raise InputError(
             "--fwd-ms with --train requires --bwd-ms",
-            "add --bwd-ms, or give --latency-ms for both",
+            "add --bwd-ms, or give --latency-ms, the time of forward and backward together",
         )
     parts = [("forward", speed.fwd_ms / 1e3), ("backward", speed.bwd_ms / 1e3)]
     if speed.step_ms is not None:

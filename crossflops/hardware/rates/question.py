@@ -188,7 +188,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     decode_tokens_per_second: float | None = None
 
     @property
-    def is_requested(self) -> bool:
+    def asks_for_generated_text(self) -> bool:
         """Whether the question is about generated text."""
         return any(value is not None for value in (self.prompt, self.generate, self.workload))
 

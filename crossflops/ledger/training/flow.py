@@ -117,15 +117,15 @@ class GradientFlow:
         live: dict[str, set[str]] = {}
         unsettled = True
         while unsettled:
-            live = self._results_that_reach_loss_after_one_pass(level, values, reaching_loss)
+            live = self._results_that_reach_loss_by_node_in_one_walk(level, values, reaching_loss)
             unsettled = add_copied_results_that_reach_loss(level.copies, reaching_loss)
         return live
 
-    def _results_that_reach_loss_after_one_pass(
+    def _results_that_reach_loss_by_node_in_one_walk(
         self, level: GraphLevel, values: GradientStates, reaching_loss: set[str]
     ) -> dict[str, set[str]]:
-        """Return the same as `results_that_reach_loss`, after one pass from the last node to the
-        first.
+        """Return the same as `results_that_reach_loss`, after one walk over the nodes from the
+        last to the first; `reaching_loss` grows.
         """
         live: dict[str, set[str]] = {}
         for node in reversed(level.graph.nodes):

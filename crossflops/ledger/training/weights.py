@@ -125,9 +125,9 @@ class TrainedWeights:
             if self._frozen and self._trainable:
                 named = ", ".join(self._frozen)
                 raise InputError(
-                    f"--frozen {named} and --trainable cannot be combined: the parameters of "
-                    f"{graph.name} are inputs",
-                    "leave out --frozen, and give one --trainable for each trained input",
+                    f"--frozen {named} and --trainable cannot be combined, because "
+                    f"{graph.name} gets its parameters as inputs",
+                    "leave out --frozen, and give --trainable once for each input that is trained",
                 )
         for pattern in (*self._frozen, *self._trainable):
             if pattern not in self._met and not any(

@@ -242,7 +242,7 @@ def branchwise_rms_norm_cost(node: Node) -> Cost:
     [..., C * H].
     """
     count, groups = _last_axis_groups(node)
-    branches = _stream_branch_count(node) if integer_attribute(node, "num_branches", 0) else 1
+    branches = _branch_count(node) if integer_attribute(node, "num_branches", 0) else 1
     return rms_norm_cost(count, groups * branches, scaled=has_input(node, 1))
 
 
@@ -300,7 +300,7 @@ def hyper_connection_pre_mix_cost(node: Node) -> Cost:
     n(X) MACs; reduction_scale != 1: n(Y) muls.
     """
     scaled = node.attrs.get("reduction_scale", 1.0) != 1
-    out = input_spec(node, 0).numel // _stream_branch_count(node)
+    out = input_spec(node, 0).numel // _branch_count(node)
     return Cost(macs=input_element_count(node, 0), muls=out if scaled else 0)
 
 
@@ -316,11 +316,11 @@ def hyper_connection_post_mix_cost(node: Node) -> Cost:
     C * n(X) MACs with a stream_mix, then n(X) (mul, add).
     """
     count = input_element_count(node, 0)
-    mixed = count * _stream_branch_count(node) if has_input(node, 3) else 0
+    mixed = count * _branch_count(node) if has_input(node, 3) else 0
     return Cost(macs=mixed) + (MUL + ADD) * count
 
 
-def _stream_branch_count(node: Node) -> int:
+def _branch_count(node: Node) -> int:
     """Return the number of branches C: the attribute num_branches, else the last but one size of
     the input [..., C, H].
     """

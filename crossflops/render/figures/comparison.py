@@ -197,8 +197,8 @@ def comparison_figure(report: Report, file_name: str) -> Canvas:
                 "leave out --plot",
             )
         raise InputError(
-            "--plot has nothing to draw: no tool has a number whose difference from the native "
-            "count is explained",
+            "--plot has nothing to draw: for no tool is the difference from the native count "
+            "explained",
             "compare the model with other tools, or leave out --plot",
         )
     return stack_canvases(drawn, report.name)

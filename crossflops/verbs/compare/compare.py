@@ -137,8 +137,8 @@ def _count_and_run_with_values_if_needed(
         attempt = _count_and_run_tools(model, runner, on_progress)
     except ValuesNeededError as error:
         if request.weights == FAKE or request.given is not None:
-            raise real_weights_error(error.message) from error
-        reason = error.message
+            raise real_weights_error(error.reason, request.weights) from error
+        reason = error.reason
     if reason:  # outside of the handler, whose traceback holds the first model
         on_progress(f"building the model with its weights: {reason}\n")
         again = msgspec.structs.replace(request, weights=REAL)

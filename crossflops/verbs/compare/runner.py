@@ -307,7 +307,7 @@ class ToolRunner:
         try:
             built = _build_source_and_reason_for_values(request)
         except ValuesNeededError as error:  # of a model that the caller gave
-            raise weights.real_weights_error(error.message) from error
+            raise weights.real_weights_error(error.reason, request.weights) from error
         self._sources[model.number] = built
         return built[0]
 

@@ -11,7 +11,7 @@ from crossflops.errors import InputError
 from crossflops.frontends import Source, record_model
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_shapes_by_name
-from crossflops.frontends.onnx.loops import has_control_operator
+from crossflops.frontends.onnx.loops import has_operator_at_any_depth
 from crossflops.frontends.onnx.parameters import weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.trace import Setting
@@ -137,7 +137,7 @@ def _has_onnx_loop(program: Any) -> bool:
     """Return whether the exported model, if it is ONNX bytes, contains a Loop."""
     if not isinstance(program, bytes):
         return False
-    return has_control_operator(decode_onnx_model(program).graph, "Loop")
+    return has_operator_at_any_depth(decode_onnx_model(program).graph, "Loop")
 
 
 def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:

@@ -196,7 +196,7 @@ def answer_efficiency(
     """Return the answer to an efficiency question, for one run, for each run of its table or for
     each phase of generated text.
     """
-    if question.generation.is_requested:
+    if question.generation.asks_for_generated_text:
         return _rate_generation_phases(question, request)
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress

@@ -425,7 +425,7 @@ def check_roofline_question(question: Question, request: Request | None) -> None
         question.against.peak_tflops and question.against.bandwidth
     ):
         raise InputError(
-            f"{option} needs a peak and a bandwidth",
+            f"{option} needs the peak FLOP/s and the memory bandwidth of a device",
             "give --device D, or --peak-tflops X and --bandwidth Y",
         )
     if layout.tp * layout.pp > 1:

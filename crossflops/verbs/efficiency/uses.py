@@ -192,7 +192,7 @@ _ALL_ALIKE = Use(
 )
 
 _OF_GENERATED_TEXT = Use(
-    lambda work: work.question.generation.is_requested,
+    lambda work: work.question.generation.asks_for_generated_text,
     "applies only to generated text",
     "add --prompt P and --generate G, or --workload FILE.json",
 )

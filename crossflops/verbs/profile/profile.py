@@ -234,12 +234,12 @@ def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfil
     """Return a copy of the profile with a row for each tool, or a warning why a tool has none."""
     return msgspec.structs.replace(
         profile,
-        conventions=(*profile.conventions, *_tool_convention_rows(compared)),
+        conventions=(*profile.conventions, *_tool_profiles(compared)),
         warnings=(*profile.warnings, *_missing_tool_row_sentences(compared)),
     )
 
 
-def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
+def _tool_profiles(compared: Report) -> Iterable[ConventionProfile]:
     """Yield for each tool its total in MACs, the causes of its difference from the native count,
     and its MACs by module.
     """

@@ -146,7 +146,7 @@ def _batch_norm_rule_patch(method: Any) -> Any:
 def _feature_norm_rule_patch(method: Any) -> Any:
     """Return a patch by which jax2onnx's norm rule is used only if it reduces scaled axes."""
 
-    def wrap_feature_norm(kind: Any, original: Any) -> Any:
+    def use_norm_rule_only_on_feature_axes(kind: Any, original: Any) -> Any:
         """Return a norm that uses jax2onnx's version only if it reduces over its feature axes."""
         along_features = method.__func__(kind, original)
 
@@ -157,7 +157,7 @@ def _feature_norm_rule_patch(method: Any) -> Any:
 
         return call
 
-    return classmethod(wrap_feature_norm)
+    return classmethod(use_norm_rule_only_on_feature_axes)
 
 
 def _product_rule_replacement(method: Any) -> Any:

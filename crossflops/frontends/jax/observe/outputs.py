@@ -59,8 +59,9 @@ def run_jax_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
             outputs = compute_outputs(values, stored)
         except Exception as error:  # whatever it is, it does not run on these
             raise InputError(
-                f"the model raised {type(error).__name__}: {error}{error_location(error)}",
-                "give values that the model accepts",
+                f"in the run of --verify, the model raised {type(error).__name__}: "
+                f"{error}{error_location(error)}",
+                "give inputs that the model accepts with --inputs FILE.npz, or leave out --verify",
             ) from error
         return measure_rounding_changes(
             values,

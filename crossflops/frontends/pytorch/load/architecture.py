@@ -20,7 +20,8 @@ from crossflops.ir.architecture import (
     ParameterTable,
 )
 
-_HINT = "formulas read causal language models of transformers, such as hf:config.json"
+_HINT = "give a decoder-only language model of transformers, such as hf:config.json"
+_FORMULAS = "the published FLOP formulas for language models"
 _LAYER = re.compile(r"\.(\d+)\.")
 _ROUTER = re.compile(r"(\.gate|\.router|shared_expert_gate)\.weight$")
 _SHARED = "shared_expert"
@@ -47,7 +48,8 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
         raise InputError(
-            "formulas require the config of a model of transformers, but this model has no config",
+            f"{_FORMULAS} require the config of a model of transformers, but this model has no "
+            "config",
             _HINT,
         )
     _require_text_decoder(model, config)
@@ -75,7 +77,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     )  # elements of the matrices
     if read != table.matrices or table.table != architecture.head_macs:
         raise InputError(
-            f"formulas do not support {config.model_type}: its matrices have {table.matrices} "
+            f"{_FORMULAS} do not support {config.model_type}: its matrices have {table.matrices} "
             f"elements, but its config describes {read}",
             "leave out --llm and --as, and count the model",
         )
@@ -86,22 +88,23 @@ def _require_text_decoder(model: Any, config: Any) -> None:
     """Raise InputError unless the model is a decoder of text alone with an output matrix."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(
-            f"formulas do not support {config.model_type}: it has an encoder and a decoder", _HINT
+            f"{_FORMULAS} do not support {config.model_type}: it has an encoder and a decoder",
+            _HINT,
         )
     if getattr(config, "vision_config", None) or getattr(config, "audio_config", None):
         raise InputError(
-            f"formulas do not support {config.model_type}: it reads more than text", _HINT
+            f"{_FORMULAS} do not support {config.model_type}: it reads more than text", _HINT
         )
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is None:
         raise InputError(
-            f"formulas do not support {type(model).__name__}: it has no output matrix over a "
+            f"{_FORMULAS} do not support {type(model).__name__}: it has no output matrix over a "
             "vocabulary",
             _HINT,
         )
     if not hasattr(config, "num_attention_heads"):
         raise InputError(
-            f"formulas do not support {config.model_type}: its config has no attention heads",
+            f"{_FORMULAS} do not support {config.model_type}: its config has no attention heads",
             _HINT,
         )
 
@@ -215,7 +218,7 @@ def _layer_attention(
     projections = _elements_by_kind(parameters, layer).get("attention", 0)
     if not projections:
         raise InputError(
-            f"formulas do not support {config.model_type}: its layer {layer} has no attention",
+            f"{_FORMULAS} do not support {config.model_type}: its layer {layer} has no attention",
             "leave out --llm and --as, and count the model",
         )
     latent = getattr(config, "kv_lora_rank", None)

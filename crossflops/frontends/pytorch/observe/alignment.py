@@ -20,9 +20,9 @@ from crossflops.frontends.pytorch.record.recorder import ROOT, Frame, Recorder, 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
 from crossflops.ir.training import (
-    checkpoint_stop_key,
     gradient_call_key,
     rerun_call_key,
+    rerun_stop_call_key,
     score_rerun_key,
 )
 
@@ -166,7 +166,7 @@ def _match_backward_calls(
             similar.rotate(-1)  # a checkpoint in another one runs again once more
             for number in _autograd_sequence_numbers(call):
                 made[number].append((call, owner, keys))
-            name = checkpoint_stop_key if call.phase == "begun" else rerun_call_key
+            name = rerun_stop_call_key if call.phase == "begun" else rerun_call_key
             yield call, owner, tuple(map(name, keys))
         elif call.phase in ("gradients", "own"):
             makers = next(

@@ -380,9 +380,9 @@ def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -
         )
     differs = executed_products.modules_with_different_flops(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
-    rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
+    rest = f" and {len(differs) - _NAMED} more modules" if len(differs) > _NAMED else ""
     message = (
-        f"a real run executes other matrix products than the exported program in {names}{rest}"
+        f"a real run executes different matrix products than the exported program in {names}{rest}"
     )
     return message if differs else ""
 

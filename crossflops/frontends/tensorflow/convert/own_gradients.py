@@ -61,7 +61,7 @@ def custom_gradient_uses(graph: Any) -> tuple[OwnGradient, ...]:
     again = {name for part in recompute_regions(graph) for name in part}
     alive = _ancestor_operations((), [tensor.op for tensor in graph.outputs])
     return tuple(
-        _custom_gradient_use(op, gradient, repeated, again)
+        _describe_custom_gradient(op, gradient, repeated, again)
         for op, gradient in _custom_gradient_ends(graph)
         if op.name in alive and not _is_gradient_of_tensorflow(gradient)
     )
@@ -72,7 +72,7 @@ def result_count_by_gradient(owns: Iterable[OwnGradient]) -> dict[str, int]:
     return {own.name: own.results for own in owns if not own.unfollowed}
 
 
-def _custom_gradient_use(
+def _describe_custom_gradient(
     op: Any, gradient: str, repeated: Container[str], recompute_keys: Container[str]
 ) -> OwnGradient:
     """Return the use of a custom gradient: its operation, operands, results and region."""

@@ -46,8 +46,9 @@ def run_tensorflow_and_measure_rounding(source: Source, setting: Setting) -> Mod
         results = function._call_flat(list(map(tf.constant, values)), function.captured_inputs)
     except tf.errors.OpError as error:
         raise InputError(
-            f"the model raised {type(error).__name__}: {short_error_text(error)}",
-            "give values that the model accepts",
+            f"in the run of --verify, the model raised {type(error).__name__}: "
+            f"{short_error_text(error)}",
+            "give inputs that the model accepts with --inputs FILE.npz, or leave out --verify",
         ) from error
     outputs = [result.numpy() for result in tf.nest.flatten(results, expand_composites=True)]
     drawn = [_is_random_output(tensor) for tensor in frozen.outputs]

@@ -34,7 +34,7 @@ def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepS
     """
     variables = list(_variables_to_train(traced.function, layers, step))
     both = _forward_and_backward(
-        traced, step, _trainable_input_indices(traced.function, layers, step)
+        traced, step, _trained_argument_positions(traced.function, layers, step)
     )
     graph = traced.function.graph
     if not _has_inner_variable_reads(graph):
@@ -146,8 +146,8 @@ def _variables_to_train(function: Any, layers: LayerTable, step: StepSetting) ->
             yield variable
 
 
-def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
-    """Return the positions of inputs that are trained; [] if the model has parameters."""
+def _trained_argument_positions(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
+    """Return the positions of arguments that are trained; [] if the model has parameters."""
     if any(row.params for row in layers.rows):
         return []
     return [

@@ -70,8 +70,8 @@ def freeze_variables(function: Any, lowers_control_flow: bool, keeps_weights: bo
         raise NormalizeError(
             "TensorFlow cannot freeze the model: "
             f"{type(error).__name__}: {short_error_text(error)}",
-            "call convert_variables_to_constants_v2 on its concrete function to see the whole "
-            "error",
+            "to see the whole error, call convert_variables_to_constants_v2 of "
+            "tensorflow.python.framework.convert_to_constants on its concrete function",
         ) from error
 
 

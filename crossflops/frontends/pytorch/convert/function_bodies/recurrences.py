@@ -84,7 +84,7 @@ def _write_input_product(
     return write("Add", product, bias[0]) if bias else product
 
 
-def _write_padded_recurrent_layer(
+def _write_unpacked_recurrent_layer(
     write: OnnxBodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
     """Write ONNX nodes for a recurrent layer on sequences [T, B, I] of equal length; return its
@@ -247,7 +247,7 @@ def _write_packed_sequences(
 
 
 BODIES: Mapping[str, Body] = {
-    "aten.lstm.input": _write_padded_recurrent_layer,
+    "aten.lstm.input": _write_unpacked_recurrent_layer,
     **dict.fromkeys(
         ("aten.lstm.data", "aten.gru.data", "aten.rnn_tanh.data", "aten.rnn_relu.data"),
         _write_packed_recurrent_layer,
