@@ -633,13 +633,13 @@ class _CallWalk:
             f"leave out {tool}; `crossflops explain {tool}` lists its rules",
         )
 
-    def _failure_error(self, what: str, error: object, rule: str) -> PredictionError:
-        """Return the error which says that the tool cannot count `what`, with the rule that says
-        so.
+    def _failure_error(self, what: str, error: object, ground: str) -> PredictionError:
+        """Return the error which says that the tool cannot count `what`. The ground is a phrase
+        that names the rule or the formula which says so, such as "according to rule X".
         """
         tool = self.convention.tool
         return PredictionError(
-            f"{tool} cannot count {what}, {rule}: {error}",
+            f"{tool} cannot count {what}, {ground}: {error}",
             f"leave out {tool}; `crossflops explain {tool}` lists its rules",
         )
 
