@@ -130,7 +130,9 @@ def test_a_tool_that_reads_values_is_given_some(target, monkeypatch):
         forced, lambda: None, ReadsWeights(), worker.build_job_source(forced)
     )
     assert isinstance(failed, Failure)
-    assert failed.message == reason
+    assert failed.message == (
+        f"the model needs its weights, which --weights fake does not make: {reason}"
+    )
 
 
 def test_a_model_on_the_meta_device_is_compared():

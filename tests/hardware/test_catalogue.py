@@ -159,7 +159,7 @@ def test_figures_are_those_of_a_package(file, tmp_path):
         ("[devices.x]\naliases = ['V100']\npeaks = {fp16 = 1e12}\n", "already"),
         ("[devices.measured]\npeaks = {fp16 = 1e12}\n", "already"),
         (CARD + "[devices.y]\nname='Example X1'\npeaks = {fp16 = 1e12}\n", "a name of my-card"),
-        (CARD + "framework_devices_per_package = 0\n", "cannot share"),
+        (CARD + "framework_devices_per_package = 0\n", "must be at least 1, got 0"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(file, tmp_path, text, what):

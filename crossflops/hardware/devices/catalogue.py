@@ -115,7 +115,12 @@ def single_device_of_package(package: Device) -> Device:
     count = package.framework_devices_per_package
     if count == 1:
         return package
-    if count < 1 or (package.units or 0) % count:
+    if count < 1:
+        raise InputError(
+            f"{package.id}: framework_devices_per_package must be at least 1, got {count}",
+            "correct it in your device table, or leave it out for one device",
+        )
+    if (package.units or 0) % count:
         raise InputError(
             f"{package.id}: its {package.units} units cannot be divided equally among {count} "
             "framework devices",
