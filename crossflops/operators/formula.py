@@ -289,13 +289,13 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
     formula returns no valid cost.
     """
 
-    def count_call(node: Node) -> Cost:
+    def cost_by_formula(node: Node) -> Cost:
         """Return the cost that the formula gives for a node."""
         for names in _COLLECTORS:
             names.add(formula.name)
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
-    def exactness_of_call(node: Node) -> Exactness:
+    def exactness_by_formula(node: Node) -> Exactness:
         """Return how exact the formula says its cost of a node is: "exact", "bound" or
         "estimate".
         """
@@ -327,21 +327,21 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
             )
         return pair[0], pair[1]
 
-    def gradient_of_call(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
+    def gradient_by_formula(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
         """Return the cost of the gradients that the formula gives for a node."""
         return _formula_gradient(formula, OperatorCall(node, formula.names), trainable)
 
     return OperatorRule(
-        formula=count_call,
+        formula=cost_by_formula,
         equation=_formula_origin_and_summary(formula),
         page=formula.source,
         traffic=formula.bytes if isinstance(formula.bytes, str) else "touch",
         moved=bytes_read_and_written if callable(formula.bytes) else None,
-        doubt=exactness_of_call,
+        doubt=exactness_by_formula,
         contracts=None,
         is_own=True,
         backward=(
-            gradient_of_call if callable(formula.backward)
+            gradient_by_formula if callable(formula.backward)
             else no_gradient if formula.backward == "none"
             else f"{formula.place} does not declare a backward pass"
             if formula.origin.kind != "crossflops"
@@ -590,7 +590,7 @@ def operator(
         'a paper, section 3'
     """
 
-    def register(function: F) -> F:
+    def register_operator_formula(function: F) -> F:
         """Register the function as the formula of the operator, and return it."""
         from crossflops.operators.formula_sources import add_formula, origin_of_function
 
@@ -605,7 +605,7 @@ def operator(
         add_formula(formula)
         return function
 
-    return register
+    return register_operator_formula
 
 
 def _valid_operator_name(name: str, origin: FormulaOrigin) -> str:

@@ -577,7 +577,7 @@ def _try_batches(
 ) -> TriedBatches:
     """Run the requested batch sizes; return all results, and the largest size that fits."""
 
-    def attempt(batch: int) -> Measurement | Unfit:
+    def run_batch_with_progress(batch: int) -> Measurement | Unfit:
         """Report progress and run the model at this batch size; return its times, or why it did
         not run.
         """
@@ -591,13 +591,18 @@ def _try_batches(
                 "write --batch 1,2,4,8 or auto",
             )
         searched = search_batch_size(
-            attempt, conditions.batch_search_goal, MOST, to_the_limit=conditions.memory is not None
+            run_batch_with_progress,
+            conditions.batch_search_goal,
+            MOST,
+            to_the_limit=conditions.memory is not None,
         )
         largest = searched.largest if searched.bounded else None
         return TriedBatches(list(searched.tried), largest)
     if not conditions.batches:
         return TriedBatches([attempts.run_batch(None, profiled=True)], None)
-    return TriedBatches([attempt(batch) for batch in dict.fromkeys(conditions.batches)], None)
+    return TriedBatches(
+        [run_batch_with_progress(batch) for batch in dict.fromkeys(conditions.batches)], None
+    )
 
 
 def _no_batch_ran_error(tried: Sequence[Measurement | Unfit]) -> NormalizeError:

@@ -66,12 +66,12 @@ def serve_answer(
     released = threading.Event()
     threading.Thread(target=_listen_for_go, args=(requests, released), daemon=True).start()
 
-    def wait_for_go() -> None:
+    def say_ready_and_wait_for_go() -> None:
         """Send the parent the message that this process is ready, and wait for its line "go"."""
         say("ready")
         released.wait()
 
-    write_file(Path(result_path), msgspec.json.encode(compute_answer(wait_for_go)))
+    write_file(Path(result_path), msgspec.json.encode(compute_answer(say_ready_and_wait_for_go)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -98,11 +98,11 @@ def take_streams() -> tuple[BinaryIO, int]:
 def line_writer(replies: int) -> Say:
     """Return a function that writes a line of text to this file descriptor at once."""
 
-    def write_line(event: str) -> None:
+    def write_line_to_descriptor(event: str) -> None:
         """Write the text as a line to the file descriptor."""
         os.write(replies, f"{event}\n".encode())
 
-    return write_line
+    return write_line_to_descriptor
 
 
 def _listen_for_go(requests: BinaryIO, released: threading.Event) -> None:

@@ -140,14 +140,14 @@ def _operator_call_with_recording(
 ) -> Callable[..., Any]:
     """Return a replacement of an operator's `__call__` that records calls of custom operators."""
 
-    def call_recorded(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call_operator_and_record_custom(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call an operator and return its result; record the call if the operator is custom."""
         name = str(self)
         if not recorder.is_recording or name.startswith(OWN):
             return call(self, *args, **kwargs)
         return recorder.run_operator(name, lambda: call(self, *args, **kwargs), args, kwargs)
 
-    return call_recorded
+    return call_operator_and_record_custom
 
 
 def _body_calls(

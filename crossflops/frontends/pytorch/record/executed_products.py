@@ -41,7 +41,7 @@ def run_model_and_count_product_flops(
     index = ModuleIndex(model)
     recorder = Recorder(index, without_wrappers=True)
 
-    def current_module_path() -> str:
+    def path_of_running_module() -> str:
         """Return the path of the module that runs now; "" outside of all."""
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
 
@@ -49,7 +49,7 @@ def run_model_and_count_product_flops(
     with (
         torch.enable_grad(),
         recording_entry_points(recorder, with_captured=False),
-        _counting_product_flops(current_module_path) as executed,
+        _counting_product_flops(path_of_running_module) as executed,
     ):
         model(*args, **kwargs)
     return executed
