@@ -243,7 +243,7 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.pattern is not None and any(map(self.pattern.fullmatch, keys))
 
     @property
-    def place(self) -> str:
+    def text_for_messages(self) -> str:
         """The formula in words for messages: the name of its function, of its operator, and where
         it is defined.
         """
@@ -343,7 +343,7 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
         backward=(
             gradient_by_formula if callable(formula.backward)
             else no_gradient if formula.backward == "none"
-            else f"{formula.place} does not declare a backward pass"
+            else f"{formula.text_for_messages} does not declare a backward pass"
             if formula.origin.kind != "crossflops"
             else NOT_YET
         ),
@@ -375,7 +375,7 @@ def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -
 
 def _formula_error(formula: Formula, what: str, remedy: str) -> FormulaError:
     """Return the error with the message that a formula does `what`, and the remedy as its hint."""
-    return FormulaError(f"{formula.place} {what}", remedy)
+    return FormulaError(f"{formula.text_for_messages} {what}", remedy)
 
 
 def _call_text(call: OperatorCall) -> str:
@@ -500,7 +500,7 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
         if len(matching) > 1:
             first, second, *_ = matching
             raise FormulaError(
-                f"two formulas match the operator {keys[0]}: {first.place} and {second.place}",
+                f"two formulas match the operator {keys[0]}: {first.text_for_messages} and {second.text_for_messages}",
                 "make one of the patterns longer, or register a formula with the full name",
             )
         return matching[0] if matching else None
@@ -527,7 +527,7 @@ def _conflicting_formulas_error(first: Formula, second: Formula, subject: str) -
     (`subject`).
     """
     return FormulaError(
-        f"two formulas count {subject}: {first.place} and {second.place}",
+        f"two formulas count {subject}: {first.text_for_messages} and {second.text_for_messages}",
         "remove one of the two",
     )
 

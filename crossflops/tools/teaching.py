@@ -112,8 +112,8 @@ def _rules_of_formula(
         "again": CAUSE,
         "whole": bool(formula.module),
     }
-    with_formula(f"MACs of {formula.place}")(formula_macs)
-    with_formula(f"FLOPs of {formula.place} beyond 2 for each MAC")(flops_beyond_macs)
+    with_formula(f"MACs of {formula.text_for_messages}")(formula_macs)
+    with_formula(f"FLOPs of {formula.text_for_messages} beyond 2 for each MAC")(flops_beyond_macs)
     where: tuple[Condition, ...] = (_formula_call_condition(formula, teaching),)
     name = _PREFIX + formula.name
     if formula.module and teaching.root_adds:

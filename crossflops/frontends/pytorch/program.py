@@ -257,7 +257,7 @@ def record_torch_run(
             calls = with_operator_bodies(calls, model, args, kwargs, setting)
     trace = Trace(
         calls=calls,
-        modules=recorded.index.rows,
+        modules=recorded.index.module_descriptions,
         setting=setting,
         observed=seen,
         kernels=kernels,

@@ -48,7 +48,7 @@ def predict_from_calls(
         )
         for tool, convention in conventions.items()
         if convention.setting(setting).training == trace.setting.training
-        and not (convention.sees == "node" or convention.weighs)
+        and not (convention.sees == "node" or convention.has_native_cost_weights)
     }
 
 

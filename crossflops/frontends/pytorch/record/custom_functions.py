@@ -161,7 +161,9 @@ def is_reentrant_checkpoint(function: Any) -> bool:
 def parameter_names_by_id(recorder: Recorder) -> dict[int, list[str]]:
     """Return the names of the model's parameters by the id of the parameter."""
     names: dict[int, list[str]] = defaultdict(list)
-    for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):
+    for row, module in zip(
+        recorder.index.module_descriptions, recorder.index.module_objects, strict=False
+    ):
         for path in row.names:
             for name, parameter in module._parameters.items():
                 if parameter is not None:  # as a bias that is left out: functions take None, too

@@ -89,7 +89,7 @@ def record_calls_that_enclose_operators(undo: ExitStack, recorder: Recorder) -> 
 
 def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
     """Record calls of the forward hooks of all modules until `undo` closes."""
-    for module in recorder.index.objects:
+    for module in recorder.index.module_objects:
         for kind, name in _HOOKS.items():
             hooks = getattr(module, kind)
             for key, hook in list(hooks.items()):

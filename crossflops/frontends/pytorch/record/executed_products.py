@@ -43,7 +43,7 @@ def run_model_and_count_product_flops(
 
     def path_of_running_module() -> str:
         """Return the path of the module that runs now; "" outside of all."""
-        return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
+        return index.module_descriptions[recorder.stack[-1].module].path if recorder.stack else ""
 
     args, kwargs = copy_inputs(args, kwargs)
     with (
@@ -79,7 +79,7 @@ def run_program_and_count_product_flops(
             path of its module.
             """
             if n.op == "call_function":
-                at[0] = recorder.index.rows[
+                at[0] = recorder.index.module_descriptions[
                     recorder.frames[frame_number_of_node(n) or 0].module
                 ].path
             with setting_torch_random_state(generator_state_of_node(n, recorder.generators)):

@@ -222,7 +222,7 @@ class NamedLayers(LayerTable):
 
     def operation_scope(self, name: str) -> LayerScope:
         """Return (path, id) of the module of an operation, taken from its name."""
-        path = place_from_name(name).path
+        path = place_from_name(name).innermost_module_path
         while path not in self._ids:
             path = path.rpartition(".")[0]
         return LayerScope(path, self._ids[path])
