@@ -500,7 +500,8 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
         if len(matching) > 1:
             first, second, *_ = matching
             raise FormulaError(
-                f"two formulas match the operator {keys[0]}: {first.text_for_messages} and {second.text_for_messages}",
+                f"two formulas match the operator {keys[0]}: {first.text_for_messages} and "
+                f"{second.text_for_messages}",
                 "make one of the patterns longer, or register a formula with the full name",
             )
         return matching[0] if matching else None

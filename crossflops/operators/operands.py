@@ -78,7 +78,7 @@ def cache_constraint(constraint: Constraint, cache_key: Callable[[Node], Hashabl
     """
     right: set[Hashable] = set()
 
-    def cached_operand_problem(node: Node) -> OperandProblem:
+    def operand_problem_unless_cached(node: Node) -> OperandProblem:
         """Return what is wrong with a node ("" if nothing is); remember the key of a node that
         passed.
         """
@@ -92,7 +92,7 @@ def cache_constraint(constraint: Constraint, cache_key: Callable[[Node], Hashabl
             right.add(known)
         return wrong
 
-    return cached_operand_problem
+    return operand_problem_unless_cached
 
 
 # -- Patterns of sizes ---------------------------------------------------------------------------

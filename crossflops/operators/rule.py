@@ -340,9 +340,9 @@ def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
     "exact".
     """
 
-    def bound_if_input_provided(node: Node) -> Exactness:
+    def exactness_by_optional_input(node: Node) -> Exactness:
         """Return "bound" if the node is given the optional input, else "exact"."""
         provided = len(node.inputs) > index and node.inputs[index] is not None
         return "bound" if provided else "exact"
 
-    return bound_if_input_provided
+    return exactness_by_optional_input

@@ -169,8 +169,8 @@ def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
     for factor in axis.split("*"):
         if not factor.isdecimal() and factor not in sizes:
             raise FormulaError(
-                f"{formula.text_for_messages} has the axis {axis!r} in shapes=, but the size {factor!r} is "
-                "unknown",
+                f"{formula.text_for_messages} has the axis {axis!r} in shapes=, but the size "
+                f"{factor!r} is unknown",
                 'write sizes as letters and numbers with * between them, such as "b t 2*d"',
             )
         size *= int(factor) if factor.isdecimal() else sizes[factor]

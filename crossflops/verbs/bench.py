@@ -461,7 +461,7 @@ def _onnx_run_order(ready: Runnable, conditions: Conditions, profiled: bool) -> 
         allocated=ready.hollow, batch=ready.batch_size, optimization=conditions.optimization,
         threads=conditions.threads or default_thread_count(), limits=conditions.limits,
         profiled=profiled,
-        memory=conditions.memory,
+        memory_limit=conditions.memory,
         folder=ready.folder,
     )  # fmt: skip
 
@@ -478,7 +478,7 @@ def _framework_run_order(ready: Runnable, conditions: Conditions, profiled: bool
         setting=request.setting, runtime=conditions.runtime, batch=ready.batch_size,
         threads=conditions.threads or default_thread_count(), limits=conditions.limits,
         trace=trace if profiled else None,
-        memory=conditions.memory, paths=tuple(map(os.path.abspath, sys.path)),
+        memory_limit=conditions.memory, paths=tuple(map(os.path.abspath, sys.path)),
     )  # fmt: skip
 
 
@@ -1000,7 +1000,8 @@ def _save_graph_at_level(ready: Runnable, optimization: str) -> ExecutedGraph | 
     """
     order = FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, allocated=ready.hollow,
-        batch=ready.batch_size, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
+        batch=ready.batch_size, optimization=optimization, threads=1, unrun=True,
+        folder=ready.folder,
     )  # fmt: skip
     try:
         ran = run(order, TIMEOUT, ready.folder)

@@ -39,8 +39,8 @@ def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> It
             matching.add(str(formula.origin))
             if formula.module:
                 yield (
-                    f"{formula.text_for_messages} counts nothing: the model calls {formula.module}, "
-                    "but no node of the graph is made of these calls"
+                    f"{formula.text_for_messages} counts nothing: the model calls "
+                    f"{formula.module}, but no node of the graph is made of these calls"
                 )
             continue
         similar = _similar_names(formula, calls)

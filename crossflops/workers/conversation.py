@@ -30,12 +30,12 @@ class OrderFields(Protocol):
     """
 
     @property
-    def result(self) -> str:
+    def answer_path(self) -> str:
         """The path of the file for the answer."""
         ...
 
     @property
-    def memory(self) -> int | None:
+    def memory_limit(self) -> int | None:
         """The limit of the address space in bytes, or None."""
         ...
 
@@ -53,8 +53,8 @@ def serve_order(kind: Any, compute_answer: Callable[[AnyOrder, Wait], Any]) -> N
     say = line_writer(replies)
     say("hello")
     order: AnyOrder = msgspec.json.decode(requests.readline(), type=kind)
-    limit_memory(order.memory)
-    serve_answer(order.result, requests, say, partial(compute_answer, order))
+    limit_memory(order.memory_limit)
+    serve_answer(order.answer_path, requests, say, partial(compute_answer, order))
 
 
 def serve_answer(

@@ -506,7 +506,7 @@ class Worker(MonitoredProcess):
         no file.
         """
         try:
-            content = Path(self.order.result).read_bytes()
+            content = Path(self.order.answer_path).read_bytes()
             answer: Profile | Failure = msgspec.json.decode(content, type=_ANSWER)
         except FileNotFoundError:
             return None

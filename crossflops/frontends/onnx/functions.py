@@ -114,10 +114,10 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
                 count_nodes_with_called_functions(body.node) for body in node_subgraphs(node)
             )
             if (called := _callee_identity(node, functions)) is not None:
-                total += inlined_function_node_count(called)
+                total += node_count_of_inlined_function(called)
         return total
 
-    def inlined_function_node_count(key: Identity) -> int:
+    def node_count_of_inlined_function(key: Identity) -> int:
         """Return the number of nodes of an inlined function. Raises TargetError on recursion."""
         if key in open_:
             raise TargetError(
@@ -134,7 +134,7 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
 
     whole_size = count_nodes_with_called_functions(graph.node)
     for key in functions:
-        inlined_function_node_count(key)
+        node_count_of_inlined_function(key)
     return whole_size
 
 

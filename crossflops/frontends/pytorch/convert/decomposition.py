@@ -945,7 +945,7 @@ def _decomposition_from_traced_nodes(
 
     known: dict[fx.Node, Any] = dict(operands)
 
-    def traced_tensor_as_reference(argument: Any) -> Any:
+    def reference_of_traced_tensor(argument: Any) -> Any:
         """Return an argument of a recorded node with a tensor replaced by a reference to an
         operand or an earlier step.
         """
@@ -962,15 +962,15 @@ def _decomposition_from_traced_nodes(
             raise NotUnderstoodError(node.target)
         known[node.node] = PieceResult(number)
         args, kwargs = (
-            map_leaves(node.args, traced_tensor_as_reference),
-            map_leaves(node.kwargs, traced_tensor_as_reference),
+            map_leaves(node.args, reference_of_traced_tensor),
+            map_leaves(node.kwargs, reference_of_traced_tensor),
         )
         steps.append(
             PieceStep(origin, node.target, args, kwargs, layouts_of_nested_tensors(node.value))
         )
     assert run.signature is not None
     operand_layouts = run.signature[-1]
-    indices = tuple(map(traced_tensor_as_reference, outputs))
+    indices = tuple(map(reference_of_traced_tensor, outputs))
     layouts = tuple(
         operand_layouts[at.place] if isinstance(at, PieceOperand) else steps[at.step].layout
         for at in indices

@@ -230,7 +230,7 @@ class _Functionalization:
         """
         import torch
 
-        def traced_tensor_as_reference(argument: Any) -> Any:
+        def reference_of_traced_tensor(argument: Any) -> Any:
             """Return the reference to a tensor's value; another argument as it is."""
             if not isinstance(argument, torch.fx.Node):
                 return argument
@@ -238,8 +238,8 @@ class _Functionalization:
                 return self._add_current_value(self._aliases[argument])
             return self._places[argument]
 
-        return map_leaves(node.args, traced_tensor_as_reference), map_leaves(
-            dict(node.kwargs), traced_tensor_as_reference
+        return map_leaves(node.args, reference_of_traced_tensor), map_leaves(
+            dict(node.kwargs), reference_of_traced_tensor
         )
 
     def _add_current_value(self, alias: _Alias) -> PieceResult:
