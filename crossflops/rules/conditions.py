@@ -90,9 +90,9 @@ class Site:
 
         Raises ValueError where the run was not observed, so their number is unknown.
         """
-        if self.call.kept_position_count is None:
+        if self.call.position_count_of_padding_mask is None:
             raise ValueError(f"{self.key} has rows of unknown lengths")
-        return self.call.kept_position_count
+        return self.call.position_count_of_padding_mask
 
     def number(self, name: str) -> int:
         """Return a setting of the call's module as an integer. Raises LookupError if it is

@@ -124,9 +124,9 @@ def group_for_model(
     """
     natives = choice
     if request.is_file:
-        natives = choice.limited_to_tools(file_reading_tools(choice))
+        natives = choice.with_only_tools(file_reading_tools(choice))
     elif source is not None:
-        natives = choice.limited_to_tools(_native_tools(choice, source))
+        natives = choice.with_only_tools(_native_tools(choice, source))
     return ToolGroup(natives, request, request.given if isolate else source, file, model_index)
 
 
@@ -137,10 +137,10 @@ def conventions_of_native_tools(choice: Choice, source: Source) -> dict[str, Con
     """
     if isinstance(source.model, OnnxFile):
         return choice.conventions
-    natives = choice.limited_to_tools(_native_tools(choice, source))
+    natives = choice.with_only_tools(_native_tools(choice, source))
     if source.weights == FAKE:
         left_out = [tool for tool, value in natives.here.items() if not on_fakes(value)]
-        natives = natives.limited_to_tools(
+        natives = natives.with_only_tools(
             set(natives.conventions) - {*left_out, *file_reading_tools(natives)}
         )
     return natives.conventions

@@ -66,7 +66,7 @@ class PreparedModel(msgspec.Struct, frozen=True):
         return self.plan.request
 
     @property
-    def requested_tools(self) -> Choice:
+    def all_requested_tools(self) -> Choice:
         """All tools that were requested, also those for a rebuilt model."""
         return self.plan.choice
 
