@@ -51,7 +51,7 @@ def test_an_answer_is_read_when_the_process_has_ended(run):
 def test_an_end_without_an_answer_is_told(run, what, how):
     """A signal, or a status."""
     ended, answer = run(what)
-    assert (ended.how, answer) == (how, None)
+    assert (ended.how_it_ended, answer) == (how, None)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced on Linux")
