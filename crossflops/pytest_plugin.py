@@ -65,7 +65,9 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
     """
     calls: Counter[str] = Counter()  # of this run of the test: how often it checked a target
 
-    def hold(model: Any, *rules: str, name: str = "", **options: Any) -> "Checks":
+    def check_model_against_budget(
+        model: Any, *rules: str, name: str = "", **options: Any
+    ) -> "Checks":
         """Check the count of a model against budget rules and return the checks; fail the test if
         a rule is broken.
         """
@@ -106,7 +108,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
             )
         return checks
 
-    return hold
+    return check_model_against_budget
 
 
 def _with_test_remedies(text: str) -> str:

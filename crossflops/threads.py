@@ -233,7 +233,7 @@ def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
     thread = threading.get_ident()
     before = logging.Logger.handle
 
-    def handle(self: logging.Logger, record: logging.LogRecord) -> None:
+    def drop_or_handle_log_record(self: logging.Logger, record: logging.LogRecord) -> None:
         """Drop a log record of the silenced thread if `is_dropped` says so; handle any other as
         before.
         """
@@ -241,7 +241,9 @@ def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
             before(self, record)
 
     is_open = True
-    with patching_attribute(logging.Logger, "handle", handle, inventory.LOGS, leave_foreign=True):
+    with patching_attribute(
+        logging.Logger, "handle", drop_or_handle_log_record, inventory.LOGS, leave_foreign=True
+    ):
         try:
             yield
         finally:

@@ -48,11 +48,11 @@ def main() -> None:
 def answer_bench_order(order: Order, wait: Wait) -> Answer:
     """Run the model of an order; return its measurements, or why it cannot run."""
 
-    def run_order() -> Ran:
+    def run_and_measure_order() -> Ran:
         """Run the model or the file of the order, and return what was measured."""
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
 
-    return run_to_answer(run_order, order.batch)
+    return run_to_answer(run_and_measure_order, order.batch)
 
 
 def run_to_answer(run: Callable[[], Ran], batch: int) -> Answer:

@@ -96,7 +96,7 @@ def guess_executed_graph(
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
 
-    def output_names(name: str) -> tuple[str, ...]:
+    def output_names_of_kernel(name: str) -> tuple[str, ...]:
         """Return the output names of the kernel with this name, from the counted node that the
         name refers to.
         """
@@ -106,7 +106,7 @@ def guess_executed_graph(
         like = by_key.get(value) or by_key.get(value.removeprefix("fused ").partition("/")[0])
         return tuple(spec.name for spec in like.outputs if spec) if like is not None else ()
 
-    ran = tuple(ExecutedNode(name, op, (), output_names(name)) for name, op in kernels)
+    ran = tuple(ExecutedNode(name, op, (), output_names_of_kernel(name)) for name, op in kernels)
     return ExecutedGraph(ran, frozenset())
 
 
@@ -115,7 +115,7 @@ def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -
     operator, else its output's name.
     """
 
-    def name_node(node: ExecutedNode) -> ExecutedNode:
+    def with_node_names(node: ExecutedNode) -> ExecutedNode:
         """Return a copy of the node in which it and the nodes of its subgraphs have names, made
         where there was none.
         """
@@ -123,7 +123,7 @@ def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -
         bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
 
-    return graph._replace(nodes=tuple(name_node(node) for node in graph.nodes))
+    return graph._replace(nodes=tuple(with_node_names(node) for node in graph.nodes))
 
 
 # The graph that was counted, as a question: what does a value depend on, and who makes it?

@@ -35,13 +35,13 @@ def run_bench_order(
     wrong at any batch. Files of the run lie in `folder`.
     """
     with tempfile.TemporaryDirectory(dir=folder) as index:
-        order = msgspec.structs.replace(order, result=str(Path(index, "answer.json")))
+        order = msgspec.structs.replace(order, answer_path=str(Path(index, "answer.json")))
         ended = run_single_process(worker, order, Path(index), seconds)
         if ended.overdue:
             return Unfit(batch=order.batch, stage="time", message=f"stopped after {seconds:g} s")
-        if not Path(order.result).is_file():
+        if not Path(order.answer_path).is_file():
             return _explain_missing_answer(order.batch, ended)
-        answered: Answer = msgspec.json.decode(Path(order.result).read_bytes(), type=Answer)
+        answered: Answer = msgspec.json.decode(Path(order.answer_path).read_bytes(), type=Answer)
     if isinstance(answered, Refusal):
         raise NormalizeError(answered.message, answered.hint)
     return answered
@@ -80,8 +80,8 @@ def observe_file_run(
             specs=specs,
             dims=dims or {},
             inputs_file=inputs_file,
-            memory=memory,
-            result=str(Path(folder, "answer.json")),
+            memory_limit=memory,
+            answer_path=str(Path(folder, "answer.json")),
         )
         ended = run_single_process("crossflops.bench.runner", order, Path(folder), seconds)
         if ended.overdue:
@@ -89,14 +89,14 @@ def observe_file_run(
                 f"the run did not finish within {seconds:g} s",
                 "give smaller inputs, or leave out --observe",
             )
-        if not Path(order.result).is_file():
+        if not Path(order.answer_path).is_file():
             quoted = " ".join(ended.output.split())[-_QUOTED_OF_RUN:]
             raise NormalizeError(
                 f"the process that ran the model ended {ended.how_it_ended}: {quoted}",
                 "give smaller inputs, such as --input x=1x3x64x64",
             )
         answered = msgspec.json.decode(
-            Path(order.result).read_bytes(), type=RunObservations | Refusal
+            Path(order.answer_path).read_bytes(), type=RunObservations | Refusal
         )
     if isinstance(answered, Refusal):
         raise NormalizeError(answered.message, answered.hint)

@@ -164,14 +164,17 @@ def _all_proto_nodes(graph: Any) -> Iterator[Any]:
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """The model to run, its inputs, and the file for the answer. `memory` bounds it, in bytes."""
+    """The model to run, its inputs, and the file for the answer.
+
+    `memory_limit` bounds it, in bytes.
+    """
 
     path: str
     specs: tuple[TensorSpec, ...]
     dims: dict[str, int]
     inputs_file: str | None
-    memory: int | None
-    result: str
+    memory_limit: int | None
+    answer_path: str
 
 
 class RunObservations(msgspec.Struct, frozen=True, tag_field="kind", tag="observed"):

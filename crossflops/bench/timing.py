@@ -97,8 +97,8 @@ class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     Weights without values get random ones if they are to be `allocated`. `profiled` asks for runs
     with the runtime's profiler after those that are timed; the profile and the graph that ran are
-    left in `folder`. With `unrun` the graph alone is made. `memory` bounds the worker, in bytes;
-    `result` is the file for its answer.
+    left in `folder`. With `unrun` the graph alone is made. `memory_limit` bounds the worker, in
+    bytes; `answer_path` is the file for its answer.
     """
 
     path: str
@@ -112,9 +112,9 @@ class FileOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     limits: BenchLimits = USUAL
     profiled: bool = False
     unrun: bool = False
-    memory: int | None = None
+    memory_limit: int | None = None
     folder: str
-    result: str = ""
+    answer_path: str = ""
 
 
 class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -135,9 +135,9 @@ class ModelOrder(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     threads: int
     limits: BenchLimits = USUAL
     trace: str | None = None
-    memory: int | None = None
+    memory_limit: int | None = None
     paths: tuple[str, ...] = ()
-    result: str = ""
+    answer_path: str = ""
 
 
 class TrainingOrder(ModelOrder, frozen=True, kw_only=True, tag=True):

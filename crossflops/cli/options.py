@@ -46,7 +46,7 @@ def _option_title_decorator(title: str, decorator: Decorator) -> Decorator:
     the option.
     """
 
-    def decorate(function: Any) -> Any:
+    def add_titled_option(function: Any) -> Any:
         """Add the option to a command's function, and record the title under which --help lists
         it.
         """
@@ -54,7 +54,7 @@ def _option_title_decorator(title: str, decorator: Decorator) -> Decorator:
         _TITLES[decorated.__click_params__[-1]] = title  # click.option puts what it makes there
         return decorated
 
-    return decorate
+    return add_titled_option
 
 
 class Verb(click.Command):
@@ -110,13 +110,13 @@ def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any
 def command_options(*decorators: Decorator) -> Callable[[Function], Function]:
     """Return a decorator that adds these options and arguments to a command."""
 
-    def decorate(function: Function) -> Function:
+    def add_options_to_command(function: Function) -> Function:
         """Add the options and arguments to the function of a command."""
         for decorator in reversed(decorators):
             function = decorator(function)
         return function
 
-    return decorate
+    return add_options_to_command
 
 
 class Positive(click.FloatRange):

@@ -84,14 +84,14 @@ def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
     """
     from crossflops.frontends.conversion import add_conversion_listener
 
-    def report_converter(converter: str | None) -> None:
+    def send_converter_to_parent(converter: str | None) -> None:
         """Tell the parent the name of the converter that begins (None at its end) and its time
         limit.
         """
         with contextlib.suppress(OSError):
             os.write(event_pipe, f"{_limit[0]} {converter or ''}\n".encode())
 
-    add_conversion_listener(report_converter)
+    add_conversion_listener(send_converter_to_parent)
     status = run()
     with contextlib.suppress(OSError):
         os.write(event_pipe, b"%s\n" % _DONE)

@@ -103,10 +103,10 @@ def _choose_reporter(display: Progress) -> Callable[[str], None]:
         return display
     last = [time.monotonic()]
 
-    def report_line(text: str) -> None:
+    def print_progress_line(text: str) -> None:
         """Print the text, if it is the last one or some time went by."""
         if text.endswith("\n") or time.monotonic() - last[0] >= _PAUSE:
             last[0] = time.monotonic()
             print_to_stderr(text)
 
-    return report_line
+    return print_progress_line

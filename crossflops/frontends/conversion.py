@@ -67,9 +67,9 @@ def silencing_loggers(*names: str, up_to: int = ERROR) -> Iterator[None]:
     """Return a context in which these loggers drop records up to the level `up_to`."""
     families = tuple(f"{name}." for name in names)
 
-    def is_dropped(record: "LogRecord") -> bool:
+    def is_record_silenced(record: "LogRecord") -> bool:
         """Return whether a record is from a silenced logger and not above the level."""
         return record.levelno <= up_to and f"{record.name}.".startswith(families)
 
-    with silence_logs(is_dropped):
+    with silence_logs(is_record_silenced):
         yield

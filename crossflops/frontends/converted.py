@@ -67,7 +67,7 @@ def with_notes_of_source_operations(
     """
     begun: set[str] = set()
 
-    def annotate_node(node: Node) -> Node:
+    def with_source_operation_note(node: Node) -> Node:
         """Return the node, or the nodes of its bodies, with a note of the source operation."""
         meaning = operation(node)
         if meaning is not None:
@@ -84,7 +84,7 @@ def with_notes_of_source_operations(
         )
         return msgspec.structs.replace(node, bodies=bodies) if bodies else node
 
-    return tuple(annotate_node(node) for node in nodes)
+    return tuple(with_source_operation_note(node) for node in nodes)
 
 
 def with_parameter_names(graph: Graph, names: Mapping[str, str]) -> Graph:

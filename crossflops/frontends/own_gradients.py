@@ -55,13 +55,15 @@ def with_own_gradient_functions(graph: Graph, applications: Iterable[Application
 def with_unknown_gradient_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
     """Return the graph with a reason on each of these nodes (by key): its gradient is unknown."""
 
-    def with_reason(node: Node) -> Node:
+    def with_unknown_gradient_reason(node: Node) -> Node:
         """Return the node, and the nodes in its bodies, with the reason if there is one."""
         bodies = tuple(with_unknown_gradient_reasons(body, reasons) for body in node.bodies)
         reason = reasons.get(node.key.partition("@")[0], node.training.own_backward)
         return msgspec.structs.replace(node.with_training(own_backward=reason), bodies=bodies)
 
-    return msgspec.structs.replace(graph, nodes=tuple(map(with_reason, graph.nodes)))
+    return msgspec.structs.replace(
+        graph, nodes=tuple(map(with_unknown_gradient_reason, graph.nodes))
+    )
 
 
 def backward_cost_of_graph(

@@ -343,7 +343,7 @@ def _unfused_node_load(
     share = shares.get(node.key, Fraction(1))
     routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
-    def traffic_bytes(size: TensorSize) -> int:
+    def bytes_moved_by_all_runs(size: TensorSize) -> int:
         """Return the bytes that all runs of the node move, where `size` gives the bytes of one
         tensor.
         """
@@ -354,7 +354,7 @@ def _unfused_node_load(
             // runs
         )
 
-    def weight_bytes(spec: TensorSpec) -> int:
+    def read_bytes_if_weight(spec: TensorSpec) -> int:
         """Return the bytes of a weight, of experts only the share that is read; 0 for another
         tensor.
         """
@@ -363,11 +363,11 @@ def _unfused_node_load(
         stored = tensor_byte_count(spec, formats.format_of_weights())
         return round(stored * share) if spec.name in routed else stored
 
-    def cache_bytes(spec: TensorSpec) -> int:
+    def bytes_if_cache(spec: TensorSpec) -> int:
         """Return the bytes of a tensor that holds elements of a cache; 0 for another tensor."""
         return tensor_byte_count(spec, formats.format_of_caches()) if flow.is_cache(spec) else 0
 
-    def activation_bytes(spec: TensorSpec) -> int:
+    def bytes_if_activation(spec: TensorSpec) -> int:
         """Return the bytes of a tensor that is neither a weight nor in a cache; 0 for another
         tensor.
         """
@@ -377,7 +377,7 @@ def _unfused_node_load(
     return _build_node_load(
         count,
         flow,
-        traffic_bytes(weight_bytes),
-        traffic_bytes(cache_bytes),
-        traffic_bytes(activation_bytes),
+        bytes_moved_by_all_runs(read_bytes_if_weight),
+        bytes_moved_by_all_runs(bytes_if_cache),
+        bytes_moved_by_all_runs(bytes_if_activation),
     )

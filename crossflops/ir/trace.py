@@ -214,7 +214,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Scalar] = {}
 
     @property
-    def rows(self) -> int | None:
+    def position_count_of_padding_mask(self) -> int | None:
         """The number of positions that a padding mask kept, if a setting made a nested tensor of
         them; else None.
         """

@@ -27,7 +27,7 @@ class CheckpointPart(NamedTuple):
     results: frozenset[str]
 
     @property
-    def kind(self) -> str:
+    def checkpoint_kind(self) -> str:
         """The kind of checkpoint, which says how it runs again, such as "reentrant"."""
         return self.checkpoint.kind
 
@@ -119,9 +119,9 @@ def nodes_rerun_by_pytorch_checkpoint(
 
     The kind that stops need not run a call that keeps operands, and must one that keeps results.
     """
-    if part.kind == "unknown":
+    if part.checkpoint_kind == "unknown":
         return RecomputedNodes(unsure=part.nodes)
-    if part.kind in ("reentrant", "whole"):
+    if part.checkpoint_kind in ("reentrant", "whole"):
         return _recomputation_unless_saved(part.nodes)
     for nodes in reversed(part.nodes_by_piece(piece).values()):
         checkpoint = part.inner_checkpoint(nodes[0])

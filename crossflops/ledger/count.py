@@ -42,7 +42,9 @@ def count(graph: Graph) -> Ledger:
     several nodes share stands at the end, once, with what all of its runs cost.
     """
     work = _GraphCounter()
-    return Ledger(graph.digest, tuple(work.flatten(tuple(work.counts_of_nodes(graph.nodes, {})))))
+    return Ledger(
+        graph.digest, tuple(work.flat_counts(tuple(work.counts_of_nodes(graph.nodes, {}))))
+    )
 
 
 def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
@@ -51,7 +53,7 @@ def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
         return ()
     work = _GraphCounter()
     counts = tuple(work.counts_of_nodes(graph.whole.nodes, {}))
-    return tuple(counted for counted in work.flatten(counts) if counted.node.dead)
+    return tuple(counted for counted in work.flat_counts(counts) if counted.node.dead)
 
 
 def count_nodes_with_their_bodies(graph: Graph) -> Ledger:
@@ -141,7 +143,7 @@ def _count_source_operations(
     if itself.bodies:
         work = _GraphCounter()
         macs = _sum_of_costs(
-            tuple(work.flatten(tuple(work.counts_of_nodes((itself,), stored))))
+            tuple(work.flat_counts(tuple(work.counts_of_nodes((itself,), stored))))
         ).macs
     else:
         macs = _sum_of_costs((count_node(itself, stored, checked),)).macs
@@ -200,7 +202,7 @@ class _FunctionRuns(NamedTuple):
     times: int
 
     @property
-    def key(self) -> tuple[int, tuple[str, ...]]:
+    def body_and_precisions_key(self) -> tuple[int, tuple[str, ...]]:
         """The identity of the function body and its operands' precisions; runs with equal keys
         have equal counts.
         """
@@ -281,7 +283,7 @@ class _GraphCounter:
         for body in node.bodies:
             yield from _counts_within_holder(node, self.counts_of_nodes(body.nodes, stored), 1)
 
-    def flatten(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
+    def flat_counts(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
         """Yield all counts one by one; the body of a shared function comes once, times the number
         of its runs.
         """
@@ -290,16 +292,20 @@ class _GraphCounter:
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()
         for count in counts:
             if isinstance(count, _FunctionRuns):
-                times[count.key] += count.times
+                times[count.body_and_precisions_key] += count.times
             else:
                 yield count
         for runs in reversed(order):  # callers come first
             for count in self._counts_of_one_function_run(runs):
                 if isinstance(count, _FunctionRuns):
-                    times[count.key] += times[runs.key] * count.times
+                    times[count.body_and_precisions_key] += (
+                        times[runs.body_and_precisions_key] * count.times
+                    )
                 else:
                     yield _repeat_count(
-                        count, f"{runs.body.name}/{count.node.key}", times[runs.key]
+                        count,
+                        f"{runs.body.name}/{count.node.key}",
+                        times[runs.body_and_precisions_key],
                     )
 
     def _append_functions_callees_first(
@@ -307,8 +313,8 @@ class _GraphCounter:
     ) -> None:
         """Append each shared function to `order` after the functions that it calls."""
         for count in counts:
-            if isinstance(count, _FunctionRuns) and count.key not in seen:
-                seen.add(count.key)
+            if isinstance(count, _FunctionRuns) and count.body_and_precisions_key not in seen:
+                seen.add(count.body_and_precisions_key)
                 self._append_functions_callees_first(
                     self._counts_of_one_function_run(count), order, seen
                 )
@@ -318,11 +324,13 @@ class _GraphCounter:
         """Return the counts of one run of a shared function's body, computed at the first request
         only.
         """
-        if runs.key not in self._functions:
+        if runs.body_and_precisions_key not in self._functions:
             names = (spec.name for spec in runs.body.inputs)
             stored = {n: p for n, p in zip(names, runs.precisions, strict=False) if n and p}
-            self._functions[runs.key] = tuple(self.counts_of_nodes(runs.body.nodes, stored))
-        return self._functions[runs.key]
+            self._functions[runs.body_and_precisions_key] = tuple(
+                self.counts_of_nodes(runs.body.nodes, stored)
+            )
+        return self._functions[runs.body_and_precisions_key]
 
     def _counts_of_loop(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of a loop and its body times its iterations; one uncounted node if
@@ -393,7 +401,7 @@ class _GraphCounter:
 
     def _branch_size(self, counts: Counts) -> BranchSize:
         """Return the MACs, the FLOPs and the number of uncounted nodes of these counts."""
-        inner = tuple(self.flatten(counts))
+        inner = tuple(self.flat_counts(counts))
         total = _sum_of_costs(count for count in inner if not count.node.dead)
         uncounted = sum(isinstance(count, UncountedNode) for count in inner)
         return BranchSize(total.macs, total.flops, uncounted)

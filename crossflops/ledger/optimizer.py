@@ -38,12 +38,12 @@ def _register_optimizer(name: str, *, source: str, **options: float) -> Callable
     defaults of its options.
     """
 
-    def register_update(update: Update) -> Update:
+    def register_optimizer_update(update: Update) -> Update:
         """Register the function as the update of the optimizer `name`, and return it."""
         OPTIMIZERS[name] = Optimizer(name, update, {**options, CLIP: 0.0}, source)
         return update
 
-    return register_update
+    return register_optimizer_update
 
 
 def optimizer_equation(name: str) -> str:

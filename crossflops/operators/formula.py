@@ -243,7 +243,7 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.pattern is not None and any(map(self.pattern.fullmatch, keys))
 
     @property
-    def place(self) -> str:
+    def text_for_messages(self) -> str:
         """The formula in words for messages: the name of its function, of its operator, and where
         it is defined.
         """
@@ -289,13 +289,13 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
     formula returns no valid cost.
     """
 
-    def count_call(node: Node) -> Cost:
+    def cost_by_formula(node: Node) -> Cost:
         """Return the cost that the formula gives for a node."""
         for names in _COLLECTORS:
             names.add(formula.name)
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
-    def exactness_of_call(node: Node) -> Exactness:
+    def exactness_by_formula(node: Node) -> Exactness:
         """Return how exact the formula says its cost of a node is: "exact", "bound" or
         "estimate".
         """
@@ -327,23 +327,23 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
             )
         return pair[0], pair[1]
 
-    def gradient_of_call(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
+    def gradient_by_formula(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
         """Return the cost of the gradients that the formula gives for a node."""
         return _formula_gradient(formula, OperatorCall(node, formula.names), trainable)
 
     return OperatorRule(
-        formula=count_call,
+        formula=cost_by_formula,
         equation=_formula_origin_and_summary(formula),
         page=formula.source,
         traffic=formula.bytes if isinstance(formula.bytes, str) else "touch",
         moved=bytes_read_and_written if callable(formula.bytes) else None,
-        doubt=exactness_of_call,
+        doubt=exactness_by_formula,
         contracts=None,
         is_own=True,
         backward=(
-            gradient_of_call if callable(formula.backward)
+            gradient_by_formula if callable(formula.backward)
             else no_gradient if formula.backward == "none"
-            else f"{formula.place} does not declare a backward pass"
+            else f"{formula.text_for_messages} does not declare a backward pass"
             if formula.origin.kind != "crossflops"
             else NOT_YET
         ),
@@ -375,7 +375,7 @@ def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -
 
 def _formula_error(formula: Formula, what: str, remedy: str) -> FormulaError:
     """Return the error with the message that a formula does `what`, and the remedy as its hint."""
-    return FormulaError(f"{formula.place} {what}", remedy)
+    return FormulaError(f"{formula.text_for_messages} {what}", remedy)
 
 
 def _call_text(call: OperatorCall) -> str:
@@ -500,7 +500,8 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
         if len(matching) > 1:
             first, second, *_ = matching
             raise FormulaError(
-                f"two formulas match the operator {keys[0]}: {first.place} and {second.place}",
+                f"two formulas match the operator {keys[0]}: {first.text_for_messages} and "
+                f"{second.text_for_messages}",
                 "make one of the patterns longer, or register a formula with the full name",
             )
         return matching[0] if matching else None
@@ -527,7 +528,7 @@ def _conflicting_formulas_error(first: Formula, second: Formula, subject: str) -
     (`subject`).
     """
     return FormulaError(
-        f"two formulas count {subject}: {first.place} and {second.place}",
+        f"two formulas count {subject}: {first.text_for_messages} and {second.text_for_messages}",
         "remove one of the two",
     )
 
@@ -590,7 +591,7 @@ def operator(
         'a paper, section 3'
     """
 
-    def register(function: F) -> F:
+    def register_operator_formula(function: F) -> F:
         """Register the function as the formula of the operator, and return it."""
         from crossflops.operators.formula_sources import add_formula, origin_of_function
 
@@ -605,7 +606,7 @@ def operator(
         add_formula(formula)
         return function
 
-    return register
+    return register_operator_formula
 
 
 def _valid_operator_name(name: str, origin: FormulaOrigin) -> str:

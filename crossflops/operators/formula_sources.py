@@ -273,7 +273,8 @@ def reject_counted_operator(formula: Formula) -> None:
         return
     if counted := full_name_of_counted_operator(formula.name):
         raise FormulaError(
-            f"{formula.place} is for an operator that crossflops already counts ({counted})",
+            f"{formula.text_for_messages} is for an operator that crossflops already counts "
+            f"({counted})",
             "remove this formula: formulas are only for operators that are not counted",
         )
 

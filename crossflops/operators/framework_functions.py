@@ -127,7 +127,7 @@ def declare_function(
     """
     named = {JAX: jax, TENSORFLOW: tensorflow, TORCH: torch, SCIPY: scipy}
 
-    def register_formula(formula: F) -> F:
+    def register_formula_for_frameworks(formula: F) -> F:
         """Register the formula for the functions of all the frameworks, and return it."""
         for domain, names in named.items():
             for name in [names] if isinstance(names, str) else names:
@@ -141,7 +141,7 @@ def declare_function(
                 )(formula)
         return formula
 
-    return register_formula
+    return register_formula_for_frameworks
 
 
 # Factorizations and solvers, by one algorithm of several: estimates.

@@ -78,7 +78,7 @@ def cache_constraint(constraint: Constraint, cache_key: Callable[[Node], Hashabl
     """
     right: set[Hashable] = set()
 
-    def find_uncached_problem(node: Node) -> OperandProblem:
+    def operand_problem_unless_cached(node: Node) -> OperandProblem:
         """Return what is wrong with a node ("" if nothing is); remember the key of a node that
         passed.
         """
@@ -92,7 +92,7 @@ def cache_constraint(constraint: Constraint, cache_key: Callable[[Node], Hashabl
             right.add(known)
         return wrong
 
-    return find_uncached_problem
+    return operand_problem_unless_cached
 
 
 # -- Patterns of sizes ---------------------------------------------------------------------------
@@ -152,11 +152,11 @@ def sizes_constraint(pattern: str) -> Constraint:
     parsed = _parse_size_pattern(pattern)
     names = [attribute for _, attribute, _ in parsed.attributes]
 
-    def cache_key(node: Node) -> Hashable:
+    def shapes_and_named_attributes(node: Node) -> Hashable:
         """Return the shapes and those attributes of a node that the pattern names, as a key."""
         return shapes_of_inputs(node), tuple([node.attrs.get(name) for name in names])
 
-    return cache_constraint(partial(_pattern_problem, parsed), cache_key)
+    return cache_constraint(partial(_pattern_problem, parsed), shapes_and_named_attributes)
 
 
 def _parse_size_pattern(pattern: str) -> _Pattern:
@@ -527,11 +527,11 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
 def first_problem_constraint(*constraints: Constraint) -> Constraint:
     """Return a constraint that reports the first problem which one of these constraints finds."""
 
-    def first_problem(node: Node) -> OperandProblem:
+    def first_problem_of_constraints(node: Node) -> OperandProblem:
         """Return the first problem that one of the constraints finds; "" if none finds one."""
         return next((wrong for constraint in constraints if (wrong := constraint(node))), "")
 
-    return first_problem
+    return first_problem_of_constraints
 
 
 def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constraint:

@@ -117,7 +117,7 @@ def _constant_macs_of_layer(gates: int) -> ConstantPart:
     A GRU that resets before it multiplies has r H-1 in one of them, and r depends on X.
     """
 
-    def constant_part(node: Node, varying: frozenset[int], _work: Cost) -> Cost:
+    def macs_of_constant_operands(node: Node, varying: frozenset[int], _work: Cost) -> Cost:
         """Return the part of a recurrent layer's MACs that depends on none of the
         varying inputs.
         """
@@ -133,7 +133,7 @@ def _constant_macs_of_layer(gates: int) -> ConstantPart:
             macs += (gates - late) * (layer.unit_update_count // max(length, 1)) * layer.hidden
         return Cost(macs=macs)
 
-    return constant_part
+    return macs_of_constant_operands
 
 
 # Work of the gradient of one unit in one step, y (1 - y) for a sigmoid, 1 - y^2 for tanh.

@@ -328,11 +328,11 @@ def constant_macs_unless_varying(*digits: int) -> ConstantPart:
     constant, else zero.
     """
 
-    def constant_part(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
+    def macs_if_operands_constant(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
         """Return the MACs of the node as a cost if none of the operands varies, else zero."""
         return Cost(macs=work.macs if varying.isdisjoint(digits) else 0)
 
-    return constant_part
+    return macs_if_operands_constant
 
 
 def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
@@ -340,9 +340,9 @@ def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
     "exact".
     """
 
-    def exactness_of_node(node: Node) -> Exactness:
+    def exactness_by_optional_input(node: Node) -> Exactness:
         """Return "bound" if the node is given the optional input, else "exact"."""
         provided = len(node.inputs) > index and node.inputs[index] is not None
         return "bound" if provided else "exact"
 
-    return exactness_of_node
+    return exactness_by_optional_input

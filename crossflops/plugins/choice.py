@@ -46,7 +46,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         }
         return {tool: names for tool, names in taken.items() if names}
 
-    def only(self, tools: Collection[str]) -> "Choice":
+    def with_only_tools(self, tools: Collection[str]) -> "Choice":
         """Return the choice limited to these tools, without the failures."""
         return msgspec.structs.replace(
             self,

@@ -393,7 +393,7 @@ class _Question:
         if offer is not None:
             return offer
         known = ", ".join(there.plugins) or "none"
-        return self._failure(
+        return self._tool_load_failure(
             tool,
             f"{self._python} has no plugin of {tool} (it has {known})",
             plugin_install_command([tool], python=self._python)
@@ -405,7 +405,7 @@ class _Question:
         command that installs it.
         """
         return {
-            tool: self._failure(
+            tool: self._tool_load_failure(
                 tool,
                 message,
                 plugin_install_command([tool], python=self._python)
@@ -416,9 +416,9 @@ class _Question:
 
     def _same_failures(self, message: str, hint: str) -> dict[str, Offer | Failure]:
         """Return the same failure for each of the tools."""
-        return {tool: self._failure(tool, message, hint) for tool in self._tools}
+        return {tool: self._tool_load_failure(tool, message, hint) for tool in self._tools}
 
-    def _failure(self, tool: str, message: str, hint: str) -> Failure:
+    def _tool_load_failure(self, tool: str, message: str, hint: str) -> Failure:
         """Return the failure that a tool cannot be loaded, with this message and hint."""
         return tool_failure(tool, "load", message, hint)
 

@@ -26,11 +26,11 @@ def record_called_modules(called: Called) -> Undo:
     """
     from torch.nn.modules.module import register_module_forward_pre_hook
 
-    def record_call(module: "nn.Module", _: Any) -> None:
+    def record_called_module(module: "nn.Module", _: Any) -> None:
         """Record that a module is called, before its forward pass."""
         called.setdefault(module)
 
-    undo: Undo = register_module_forward_pre_hook(record_call).remove
+    undo: Undo = register_module_forward_pre_hook(record_called_module).remove
     return undo
 
 

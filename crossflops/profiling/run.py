@@ -158,7 +158,7 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
         optimizer=optimizer if step.optimizer_name else None,
         optimizer_name=step.optimizer_name,
         passes=len(marks.passes),
-        note=step.attending.note,
+        note=step.attending.operator_run_note,
     )
     return iterations, phases
 

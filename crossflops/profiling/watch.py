@@ -507,7 +507,7 @@ class Watch:
         name = "forward" if root._compiled_call_impl is None else "_compiled_call_impl"
         inside, bound = getattr(root, name), vars(root).get(name)
 
-        def watch_root_call(*args: Any, **kwargs: Any) -> Any:
+        def run_and_record_model_forward(*args: Any, **kwargs: Any) -> Any:
             """Run the model's forward, record and time the call, and return its output."""
             if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
@@ -539,17 +539,20 @@ class Watch:
             self._spans.add_hook_time(since)
             return output
 
-        vars(root)[name] = watch_root_call
-        self._around, self._covered = watch_root_call, {} if bound is None else {name: bound}
+        vars(root)[name] = run_and_record_model_forward
+        self._around, self._covered = (
+            run_and_record_model_forward,
+            {} if bound is None else {name: bound},
+        )
 
-        def undo() -> None:
+        def restore_model_forward() -> None:
             """Restore the forward of the model."""
-            if vars(root).get(name) is watch_root_call:
+            if vars(root).get(name) is run_and_record_model_forward:
                 del vars(root)[name]
                 if bound is not None:
                     vars(root)[name] = bound
 
-        self._undo.append(undo)
+        self._undo.append(restore_model_forward)
 
     def _leave_hooks_out_of_copies(self) -> None:
         """Make copies and pickles of modules leave out the hooks of this watch.
@@ -560,7 +563,7 @@ class Watch:
 
         inside, root = nn.Module.__getstate__, self._model
 
-        def state_of(module: nn.Module) -> dict[str, Any]:
+        def module_state_without_hooks(module: nn.Module) -> dict[str, Any]:
             """Return the state of a module for a copy or a pickle, without the hooks of this
             watch.
             """
@@ -574,7 +577,9 @@ class Watch:
                 state |= self._covered
             return state
 
-        self._patch_until_end(nn.Module, "__getstate__", state_of, inventory.WATCHED_STATE)
+        self._patch_until_end(
+            nn.Module, "__getstate__", module_state_without_hooks, inventory.WATCHED_STATE
+        )
 
     def _patch_until_end(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
         """Replace an attribute until the watch ends; if a script sets it in between, that value
@@ -634,7 +639,9 @@ class Watch:
         inside, indices = nn.Module.__call__, self._module_paths()
         additional: dict[int, tuple[nn.Module, int | None]] = {}
 
-        def watch_module_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        def run_and_record_outermost_module_call(
+            module: nn.Module, *args: Any, **kwargs: Any
+        ) -> Any:
             """Call a module and return its output; record the call if no recorded call encloses
             it.
             """
@@ -657,7 +664,9 @@ class Watch:
                 return inside(module, *args, **kwargs)
             return self._time_call(inside, module, f"{_BESIDE}{number}", args, kwargs)
 
-        self._patch_until_end(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
+        self._patch_until_end(
+            nn.Module, "__call__", run_and_record_outermost_module_call, inventory.WATCHED_CALLS
+        )
 
     def _module_paths(self) -> dict[int, str]:
         """Return the path of each module of the model by its id; "" for the model and its
@@ -838,7 +847,7 @@ class Watch:
         todo = [tensor.grad_fn for tensor in made if tensor.grad_fn is not None]
         through = tuple(calls)
 
-        def report_second_order(_: Any) -> None:
+        def report_second_order_pass(_: Any) -> None:
             """Report to the calls that a second-order backward pass runs through them."""
             for call in through if self.active else ():
                 call.record_second_order_pass(self._pass)
@@ -848,7 +857,7 @@ class Watch:
             if node not in self._owner:
                 self._owner[node] = ""
                 self._hooked.add(node)
-                self._undo.append(node.register_prehook(report_second_order).remove)
+                self._undo.append(node.register_prehook(report_second_order_pass).remove)
                 todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _watch_backward(self) -> None:
@@ -861,7 +870,7 @@ class Watch:
 
         inside = autograd._engine_run_backward
 
-        def watch_backward_call(roots: Any, *args: Any, **kwargs: Any) -> Any:
+        def run_and_time_backward_pass(roots: Any, *args: Any, **kwargs: Any) -> Any:
             """Run a backward pass, record its time span, and return its result."""
             if not self.active or is_in_func_transform() or detect_fake_mode(roots) is not None:
                 return inside(roots, *args, **kwargs)
@@ -885,7 +894,10 @@ class Watch:
             return result
 
         self._patch_until_end(
-            autograd, "_engine_run_backward", watch_backward_call, inventory.WATCHED_BACKWARD
+            autograd,
+            "_engine_run_backward",
+            run_and_time_backward_pass,
+            inventory.WATCHED_BACKWARD,
         )
 
     def _record_product_nodes(self, roots: Iterable[Any]) -> None:
@@ -927,10 +939,10 @@ class Watch:
 
         begun: list[Moment] = []
 
-        def time_closure(closure: Callable[[], Any]) -> Callable[[], Any]:
+        def closure_with_time_record(closure: Callable[[], Any]) -> Callable[[], Any]:
             """Return a function that runs the closure of an optimizer and records its time."""
 
-            def run_closure() -> Any:
+            def run_and_time_optimizer_closure() -> Any:
                 """Run the closure of an optimizer, record its time span, and return its result."""
                 start = self._spans.current_moment()
                 try:
@@ -938,9 +950,9 @@ class Watch:
                 finally:
                     self._closures.append((start, self._spans.current_moment()))
 
-            return run_closure
+            return run_and_time_optimizer_closure
 
-        def begin_optimizer_span(_: Any, args: Any, kwargs: Any) -> Any:
+        def begin_optimizer_span_and_time_closure(_: Any, args: Any, kwargs: Any) -> Any:
             """Begin the time span of an optimizer's step; return its arguments with a timed
             closure, or None if unchanged.
             """
@@ -948,9 +960,9 @@ class Watch:
             if len(begun) > 1:  # its closure is in the time of that of the outer one
                 return None
             if len(args) > 1 and callable(args[1]):
-                return (args[0], time_closure(args[1]), *args[2:]), kwargs
+                return (args[0], closure_with_time_record(args[1]), *args[2:]), kwargs
             if callable(kwargs.get("closure")):
-                return args, {**kwargs, "closure": time_closure(kwargs["closure"])}
+                return args, {**kwargs, "closure": closure_with_time_record(kwargs["closure"])}
             return None
 
         def end_optimizer_span(optimizer: Any, *_: Any) -> None:
@@ -963,7 +975,10 @@ class Watch:
                 self._optimizers[type(optimizer).__name__] += 1
 
         for register, hook in (
-            (torch_optimizer.register_optimizer_step_pre_hook, begin_optimizer_span),
+            (
+                torch_optimizer.register_optimizer_step_pre_hook,
+                begin_optimizer_span_and_time_closure,
+            ),
             (torch_optimizer.register_optimizer_step_post_hook, end_optimizer_span),
         ):
             self._undo.append(register(hook).remove)

@@ -291,11 +291,13 @@ def _has_equal_meaning(schema: Any, operator: str, version: int, provided: froze
 def _schema_signature(schema: Any) -> tuple[Any, ...]:
     """Return the names and options of the inputs and of the outputs of an operator's schema."""
 
-    def formal_options(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+    def names_and_options_of_formals(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
         """Return pairs (name, option) of these inputs or outputs of a schema."""
         return tuple((formal.name, formal.option) for formal in formals)
 
-    return formal_options(schema.inputs), formal_options(schema.outputs)
+    return names_and_options_of_formals(schema.inputs), names_and_options_of_formals(
+        schema.outputs
+    )
 
 
 def _non_default_attribute_names(
@@ -350,7 +352,7 @@ def _converter_with_own_layer(operator: str, onnx2torch_converter: Any) -> Any:
     `onnx2torch_converter` of onnx2torch.
     """
 
-    def convert_by_own_layer(node: Any, graph: Any) -> Any:
+    def convert_by_own_layer_or_onnx2torch(node: Any, graph: Any) -> Any:
         """Convert an ONNX node to our torch layer, or by onnx2torch's converter. Raises
         NotImplementedError if both fail.
         """
@@ -365,7 +367,7 @@ def _converter_with_own_layer(operator: str, onnx2torch_converter: Any) -> Any:
         return onnx2torch_converter(node, graph)
 
     return (
-        convert_by_own_layer
+        convert_by_own_layer_or_onnx2torch
         if operator in {**CONVERTERS, **WHOLE_NODE_CONVERTERS}
         else onnx2torch_converter
     )

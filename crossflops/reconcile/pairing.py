@@ -116,7 +116,7 @@ def similarity_rows_of_contractions(
     own, other = _Table(first, paths), _Table(second, paths)
     depthwise = other.groups > 1
 
-    def similarities_of_contraction(i: int) -> Scores:
+    def similarities_to_each_second_contraction(i: int) -> Scores:
         """Return the points of contraction `i` of `first` with each contraction of `second`."""
         taps = other.taps == own.taps[i]
         inner = _ratio_similarity(other.inner, own.inner[i])
@@ -135,7 +135,7 @@ def similarity_rows_of_contractions(
         scores = np.where((other.kind == own.kind[i]) & (points >= ENOUGH), points, 0)
         return scores.astype(np.int32)
 
-    return similarities_of_contraction
+    return similarities_to_each_second_contraction
 
 
 def similarity_rows_of_operations(
@@ -155,7 +155,7 @@ def similarity_rows_of_operations(
     sizes = np.array([operation.size for operation in second], np.float64)
     owners = np.array([operation.owner for operation in second])
 
-    def similarities_of_operation(i: int) -> Scores:
+    def similarities_to_each_second_operation(i: int) -> Scores:
         """Return the points of operation `i` of `first` with each operation of `second`."""
         operation = first[i]
         owned = owners == partner.get(operation.owner, -2)
@@ -163,7 +163,7 @@ def similarity_rows_of_operations(
         scores = np.where(ops == names.get(operation.op, -1), points, 0)
         return scores.astype(np.int32)
 
-    return similarities_of_operation
+    return similarities_to_each_second_operation
 
 
 def _ratio_similarity(many: NDArray[np.float64], value: float) -> NDArray[np.float64]:

@@ -41,7 +41,7 @@ class Inputs(msgspec.Struct, frozen=True):
     second: tuple[int, ...]
 
     @property
-    def ratio(self) -> Fraction:
+    def input_size_ratio(self) -> Fraction:
         """The ratio of the input sizes, second model to first, if all axes that differ have the
         same ratio, else 1.
 
@@ -233,7 +233,7 @@ def _output_position_changes(
         return
     note = f"{now.places} -> {then.places} positions"
     grown = _output_position_ratio(now, then)
-    powers = {inputs.ratio**power for power in (1, 2, 3)} - {Fraction(1)}
+    powers = {inputs.input_size_ratio**power for power in (1, 2, 3)} - {Fraction(1)}
     yield PositionChange(INPUT if grown in powers else PLACES, then.places, note)
 
 
@@ -244,13 +244,13 @@ def _window_changes(first: Window, second: Window, inputs: Inputs) -> Iterator[P
     The size before it is scaled with the input of the model, then set to the other's: a factor
     comes of a stride that stands elsewhere, some pixels of padding.
     """
-    before = tuple(round(size * inputs.ratio) for size in first.before)
+    before = tuple(round(size * inputs.input_size_ratio) for size in first.before)
     strided = any(
         max(Fraction(a, b), Fraction(b, a)) >= _FACTOR
         for a, b in zip(before, second.before, strict=True)
         if a and b
     )
-    if inputs.ratio != 1:
+    if inputs.input_size_ratio != 1:
         yield PositionChange(
             INPUT,
             _positions_after_window(first, before, first.strides),
@@ -279,7 +279,7 @@ def _window_changes(first: Window, second: Window, inputs: Inputs) -> Iterator[P
     )
     differ = (
         _sizes_with_padding(first) != _sizes_with_padding(second)
-        and inputs.ratio == 1
+        and inputs.input_size_ratio == 1
         and not strided
     )
     if resized or (differ and first.kernel == second.kernel):

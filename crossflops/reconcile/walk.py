@@ -563,24 +563,24 @@ def _contraction_steps(
     rule, call, path = booking.rule, booking.call, booking.path
     native, written = macs
 
-    def step_of_contraction(stage: Stage, cause: str, amount: int) -> PathStep:
+    def path_step_of_rule_match(stage: Stage, cause: str, amount: int) -> PathStep:
         """Return a step of this rule match with `amount` MACs."""
         return PathStep(stage, cause, amount, call, rule.reference, path, amount)
 
     if rule.amount is None:
-        yield step_of_contraction(Stage.VISIBILITY, rule.cause, -native)
+        yield path_step_of_rule_match(Stage.VISIBILITY, rule.cause, -native)
         return
     counted = int(booking.amount)
     if dead:
-        yield step_of_contraction(Stage.GRAPH, "control.dead-code", counted)
+        yield path_step_of_rule_match(Stage.GRAPH, "control.dead-code", counted)
     elif booking.again:
-        yield step_of_contraction(Stage.MULTIPLICITY, rule.again, counted)
+        yield path_step_of_rule_match(Stage.MULTIPLICITY, rule.again, counted)
     else:
         put_in = max(min(written, counted - native), 0)
         yield PathStep(Stage.GRAPH, CONVERTER, put_in, call, WRITTEN, path, put_in)
-        yield step_of_contraction(Stage.FORMULA, rule.cause, counted - native - put_in)
+        yield path_step_of_rule_match(Stage.FORMULA, rule.cause, counted - native - put_in)
     repeated = counted * (booking.times - 1)
-    yield step_of_contraction(Stage.MULTIPLICITY, SHARED, repeated)
+    yield path_step_of_rule_match(Stage.MULTIPLICITY, SHARED, repeated)
     unit = (prediction.convention.unit - 1) * (counted + repeated)
     yield PathStep(Stage.UNIT, PER_MAC, unit, call, prediction.convention.source, path)
 

@@ -158,7 +158,7 @@ class _CallCounts(NamedTuple):
     step: tuple[int, ...]
     seconds: float
 
-    def cells(self, timed: bool) -> tuple[str, ...]:
+    def amount_cells(self, timed: bool) -> tuple[str, ...]:
         """Return the amounts as table cells; with `timed` also the time, in microseconds."""
         counts = map(exact_amount, (self.macs, self.flops, self.moved, *self.step))
         return (*counts, *((f"{self.seconds * 1e6:.4g}",) if timed else ()))
@@ -212,7 +212,7 @@ def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
             path,
             known.get(path),
             paths,
-            _sum_call_counts(by_path[path], width).cells(bool(seconds)),
+            _sum_call_counts(by_path[path], width).amount_cells(bool(seconds)),
         )
         for path in paths
     )
@@ -277,8 +277,10 @@ def _operator_grid_rows(
         by_op.setdefault(node.op, []).append(summand)
     sums = {op: _sum_call_counts(summand, width) for op, summand in by_op.items()}
     order = sorted(sums, key=lambda op: (-sums[op].flops, op))
-    full = _sum_call_counts((summand for _, summand in counts), width).cells(timed)
-    rows = [ShownRow((escape_control_chars(op), *sums[op].cells(timed)), "", 2) for op in order]
+    full = _sum_call_counts((summand for _, summand in counts), width).amount_cells(timed)
+    rows = [
+        ShownRow((escape_control_chars(op), *sums[op].amount_cells(timed)), "", 2) for op in order
+    ]
     return (ShownRow(("(the model)", *full), "", 1, True), *rows) if rows else ()
 
 
@@ -301,7 +303,7 @@ def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
                 escape_control_chars(node.node),
                 escape_control_chars(node.op),
                 escape_control_chars(node.path),
-                *_node_call_counts(node, report, seconds).cells(bool(seconds)),
+                *_node_call_counts(node, report, seconds).amount_cells(bool(seconds)),
                 node.precision,
                 node.exactness,
             )
@@ -382,13 +384,15 @@ def _total_cards(report: Report) -> tuple[Card, ...]:
     if isinstance(report.against, Against):
         models.append(_scope_amounts(report.against.totals))
 
-    def text_of_both_models(name: str, shown: Callable[[int], str]) -> str:
+    def figure_text_of_each_model(name: str, shown: Callable[[int], str]) -> str:
         """Return a figure of the model as text; of two models both, with an arrow between them."""
         return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
 
     return tuple(
         Card(
-            name, text_of_both_models(name, short_amount), text_of_both_models(name, exact_amount)
+            name,
+            figure_text_of_each_model(name, short_amount),
+            figure_text_of_each_model(name, exact_amount),
         )
         for name in models[0]
     )

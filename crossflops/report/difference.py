@@ -112,17 +112,17 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
         row.inputs for row in second.uncounted
     )
 
-    def identity(row: UncountedRow) -> tuple[str, str, tuple[str, ...]]:
+    def operator_reason_and_shapes(row: UncountedRow) -> tuple[str, str, tuple[str, ...]]:
         """Return what two uncounted nodes have in common if they are the same: (operator, reason,
         shapes).
         """
         return row.op, row.reason, row.inputs if has_shapes else ()
 
-    left = Counter(map(identity, first.uncounted))
+    left = Counter(map(operator_reason_and_shapes, first.uncounted))
     came = []
     for row in second.uncounted:
-        if left[identity(row)]:
-            left[identity(row)] -= 1
+        if left[operator_reason_and_shapes(row)]:
+            left[operator_reason_and_shapes(row)] -= 1
         else:
             came.append(row)
     return tuple(came)
@@ -334,7 +334,7 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
     A report does not say which node uses which parameters.
     """
 
-    def parameter_excess(path: str) -> int:
+    def excess_parameters_of_path(path: str) -> int:
         """Return how many more parameters the module has here than in the other report."""
         known = other.modules.get(path, ("", Work()))[1]
         return int(placed.modules[path][1].params - known.params)
@@ -342,7 +342,8 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
     for end in moved:
         for start in (*_ancestor_paths(end), ""):
             amount = min(
-                -parameter_excess(end), parameter_excess(start) if start in placed.modules else 0
+                -excess_parameters_of_path(end),
+                excess_parameters_of_path(start) if start in placed.modules else 0,
             )
             if amount > 0:
                 _move_work(Work(params=amount), start, end, placed, other)

@@ -33,7 +33,7 @@ class CountedPart(NamedTuple):
     report: Report
 
     @property
-    def times(self) -> int:
+    def run_count(self) -> int:
         """How often the part runs."""
         return self.part.times
 
@@ -49,7 +49,7 @@ def pipeline_report(name: str, parts: Sequence[CountedPart]) -> Report:
         model=_pipeline_model_info(name, parts),
         totals=totals,
         macs_by_precision=_sum_amounts_by_key(
-            (entry.report.macs_by_precision, entry.times) for entry in parts
+            (entry.report.macs_by_precision, entry.run_count) for entry in parts
         ),
         uncounted=tuple(
             replace(row, node=f"{part.name}/{row.node}", path=_module_path(part.name, row.path))
@@ -93,7 +93,7 @@ def _parts_with_new_model(parts: Sequence[CountedPart]) -> list[CountedPart]:
 
 def _add_totals(parts: Sequence[CountedPart]) -> Totals:
     """Return the sums over all runs, with the parameters of each model once."""
-    every = [(entry.report.totals, entry.times) for entry in parts]
+    every = [(entry.report.totals, entry.run_count) for entry in parts]
     sums = {
         key: sum(getattr(totals, key) * times for totals, times in every)
         for key in Totals.__struct_fields__
@@ -150,7 +150,7 @@ def _sum_amounts_by_key(
 def _pipeline_operator_rows(parts: Sequence[CountedPart]) -> tuple[OpRow, ...]:
     """Return a row for each operator: the nodes of all parts, and the work of all their runs."""
     rows: dict[str, OpRow] = {}
-    for _, report, times in ((*entry, entry.times) for entry in parts):
+    for _, report, times in ((*entry, entry.run_count) for entry in parts):
         for row in report.by_op:
             old = rows.get(row.op, OpRow(row.op, 0, 0, 0))
             rows[row.op] = OpRow(
@@ -168,7 +168,7 @@ def _pipeline_module_rows(totals: Totals, parts: Sequence[CountedPart]) -> tuple
         path="", class_=_CLASS, macs=totals.macs, flops=totals.flops, params=totals.params
     )
     rows = [root]
-    for (part, report), times in ((entry, entry.times) for entry in parts):
+    for (part, report), times in ((entry, entry.run_count) for entry in parts):
         modules = report.modules or (
             ModuleRow(
                 path="", class_="", macs=report.macs, flops=report.flops, params=report.params
@@ -188,7 +188,7 @@ def _pipeline_module_rows(totals: Totals, parts: Sequence[CountedPart]) -> tuple
 
 def _part_node_rows(entry: CountedPart) -> Iterable[NodeRow]:
     """Yield the nodes of a part, each with the work of all runs."""
-    part, times = entry.part, entry.times
+    part, times = entry.part, entry.run_count
     for row in entry.report.nodes:
         yield replace(
             row,
@@ -203,7 +203,7 @@ def _part_node_rows(entry: CountedPart) -> Iterable[NodeRow]:
 
 def _part_custom_operator_rows(entry: CountedPart) -> Iterable[CustomOperatorRow]:
     """Yield the custom operators of a part, with all runs."""
-    times = entry.times
+    times = entry.run_count
     for row in entry.report.custom_operators or ():
         yield replace(row, calls=row.calls * times, macs=row.macs * times, flops=row.flops * times)
 
@@ -217,7 +217,7 @@ def _add_memory(totals: Totals, parts: Sequence[CountedPart]) -> Memory | UnsetT
     ]
     if len(memories) < len(parts):
         return UNSET
-    every = [(memory, entry.times) for entry, memory in memories]
+    every = [(memory, entry.run_count) for entry, memory in memories]
     stored = [memory for entry, memory in memories if not entry.part.weights_of]
     highest, peak = max(memories, key=lambda pair: pair[1].peak_activation_bytes)
     moved: dict[str, Any] = {

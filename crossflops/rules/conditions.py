@@ -90,9 +90,9 @@ class Site:
 
         Raises ValueError where the run was not observed, so their number is unknown.
         """
-        if self.call.rows is None:
+        if self.call.position_count_of_padding_mask is None:
             raise ValueError(f"{self.key} has rows of unknown lengths")
-        return self.call.rows
+        return self.call.position_count_of_padding_mask
 
     def number(self, name: str) -> int:
         """Return a setting of the call's module as an integer. Raises LookupError if it is
@@ -345,12 +345,12 @@ def through(*functions: str) -> Condition:
         'through torch.matmul'
     """
 
-    def is_through_function(site: Site) -> bool:
+    def is_innermost_function_in_list(site: Site) -> bool:
         """Return whether the innermost function call is one of `functions`."""
         enclosing = _function_ancestors(site)
         return matches_any_pattern(enclosing[0].target if enclosing else "", functions)
 
-    return Condition("through", is_through_function, functions)
+    return Condition("through", is_innermost_function_in_list, functions)
 
 
 def inside(*classes: str) -> Condition:
@@ -583,13 +583,15 @@ def run_as(*kernels: str) -> Condition:
         'run as aten._native_multi_head_attention.default'
     """
 
-    def ran_as_kernel(site: Site) -> bool:
+    def ran_as_fused_kernel(site: Site) -> bool:
         """Return whether one of the fused kernels ran the call in the tool's setting."""
         fused = site.call.fused
         return site.setting in fused and matches_any_pattern(fused[site.setting], kernels)
 
     nested = all(kernel == f"{NESTED}*" for kernel in kernels)
-    return Condition("run as", ran_as_kernel, kernels, watched="module" if nested else "operator")
+    return Condition(
+        "run as", ran_as_fused_kernel, kernels, watched="module" if nested else "operator"
+    )
 
 
 def padding_dropped() -> Condition:

@@ -182,7 +182,7 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
     teaching: Teaching | None = None
 
     @property
-    def weighs(self) -> bool:
+    def has_native_cost_weights(self) -> bool:
         """Whether the amount of some rule is a weighted sum of a call's native cost."""
         return any(isinstance(rule.amount, CostWeights) for rule in self.rules)
 

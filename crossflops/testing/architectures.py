@@ -229,7 +229,7 @@ class _Model:
         if head in layers:
             self._layers.append(("head", layers[head]()))
 
-        def run_head(model: Any, x: Any) -> Any:
+        def run_last_layer(model: Any, x: Any) -> Any:
             """Return the result of the last layer for x."""
             if head == "attention":
                 return model.head(x, x, x, need_weights=False)[0]
@@ -240,4 +240,4 @@ class _Model:
             result = model.head(x)
             return result[0] if isinstance(result, tuple) else result
 
-        self._bodies.append(run_head)
+        self._bodies.append(run_last_layer)

@@ -84,7 +84,7 @@ def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCh
     if formula.reference is None or not formula.shapes:
         missing = "reference" if formula.reference is None else "shapes"
         return FormulaCheck(
-            formula=formula.place, cases=0, problems=(),
+            formula=formula.text_for_messages, cases=0, problems=(),
             unchecked=f"it has no {missing}: give {missing}= of the decorator",
         )  # fmt: skip
     numbers = random.Random(seed)
@@ -101,7 +101,9 @@ def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCh
             problems.append(f"on {case}: {error.message}")
         if len(problems) >= _SHOWN:
             break
-    return FormulaCheck(formula=formula.place, cases=compared, problems=tuple(problems[:_SHOWN]))
+    return FormulaCheck(
+        formula=formula.text_for_messages, cases=compared, problems=tuple(problems[:_SHOWN])
+    )
 
 
 # The cases.
@@ -167,8 +169,8 @@ def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
     for factor in axis.split("*"):
         if not factor.isdecimal() and factor not in sizes:
             raise FormulaError(
-                f"{formula.place} has the axis {axis!r} in shapes=, but the size {factor!r} is "
-                "unknown",
+                f"{formula.text_for_messages} has the axis {axis!r} in shapes=, but the size "
+                f"{factor!r} is unknown",
                 'write sizes as letters and numbers with * between them, such as "b t 2*d"',
             )
         size *= int(factor) if factor.isdecimal() else sizes[factor]

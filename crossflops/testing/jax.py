@@ -87,19 +87,19 @@ _IMAGE, _SQUARE, _WEIGHTS = "1x16x16x8", "4x16", "16x16"
 def _jax_conv_builder(**options: Any) -> Callable[[], Any]:
     """Return a builder of a JAX function that computes a convolution with channels last."""
 
-    def convolve(jax: Any, x: Any, w: Any) -> Any:
+    def convolve_channels_last(jax: Any, x: Any, w: Any) -> Any:
         """Return the convolution of `x` with the weights `w`, channels last."""
         window = {"window_strides": (1, 1), "padding": "SAME"} | options
         layout = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(x, w, dimension_numbers=layout, **window)
 
-    return jax_function(convolve)
+    return jax_function(convolve_channels_last)
 
 
 def _jax_pool_builder(kind: str, size: int, stride: int, padding: str) -> Callable[[], Any]:
     """Return a builder of a JAX function that computes one pooling; `kind` is "max" or "add"."""
 
-    def pool(jax: Any, x: Any) -> Any:
+    def pool_windows(jax: Any, x: Any) -> Any:
         """Return the pooling of `x`."""
         reducer = getattr(jax.lax, kind)
         start = -jax.numpy.inf if kind == "max" else 0.0
@@ -107,7 +107,7 @@ def _jax_pool_builder(kind: str, size: int, stride: int, padding: str) -> Callab
             x, start, reducer, (1, size, size, 1), (1, stride, stride, 1), padding
         )
 
-    return jax_function(pool)
+    return jax_function(pool_windows)
 
 
 def _jax_scan_builder(steps: int) -> Callable[[], Any]:

@@ -112,8 +112,8 @@ def _rules_of_formula(
         "again": CAUSE,
         "whole": bool(formula.module),
     }
-    with_formula(f"MACs of {formula.place}")(formula_macs)
-    with_formula(f"FLOPs of {formula.place} beyond 2 for each MAC")(flops_beyond_macs)
+    with_formula(f"MACs of {formula.text_for_messages}")(formula_macs)
+    with_formula(f"FLOPs of {formula.text_for_messages} beyond 2 for each MAC")(flops_beyond_macs)
     where: tuple[Condition, ...] = (_formula_call_condition(formula, teaching),)
     name = _PREFIX + formula.name
     if formula.module and teaching.root_adds:
@@ -230,13 +230,13 @@ def _module_weights(module: Module, trace: Trace) -> list[TensorSpec]:
     """
     weights: dict[int, TensorSpec] = {}
 
-    def collect_weights(row: Module, prefix: str) -> None:
+    def collect_module_weights(row: Module, prefix: str) -> None:
         """Add the parameters of `row` and of its children to `weights`."""
         for parameter in row.params:
             spec = TensorSpec(prefix + parameter.name, parameter.dtype, parameter.shape)
             weights.setdefault(parameter.storage, spec)
         for name, child in row.children:
-            collect_weights(trace.modules[child], f"{prefix}{name}.")
+            collect_module_weights(trace.modules[child], f"{prefix}{name}.")
 
-    collect_weights(module, "")
+    collect_module_weights(module, "")
     return list(weights.values())

@@ -50,7 +50,7 @@ def _zero_if_shape_unknown(amount: Callable[[Site], int]) -> Callable[[Site], in
     """
 
     @functools.wraps(amount)
-    def amount_or_zero(call: Site) -> int:
+    def amount_or_zero_if_shape_unknown(call: Site) -> int:
         """Return what `amount` gives for the call, or 0 if it reads a shape that is not fully
         known.
         """
@@ -59,7 +59,7 @@ def _zero_if_shape_unknown(amount: Callable[[Site], int]) -> Callable[[Site], in
         except _OpenShapeError:
             return 0
 
-    return amount_or_zero
+    return amount_or_zero_if_shape_unknown
 
 
 def _tensorflow_input_shape(call: Site, index: int) -> Shape:

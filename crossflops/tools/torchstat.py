@@ -113,7 +113,7 @@ def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
     """
     indices = _torchstat_class_positions(modules)
 
-    def class_position(name: str) -> int:
+    def position_in_torchstat_class_list(name: str) -> int:
         """Return the position of a class in torchstat's list of classes, the length of the list if
         it is not in there.
         """
@@ -122,7 +122,9 @@ def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
     return {
         module.id: int(
             any(
-                class_position(base) < class_position(module.bases[0]) for base in module.bases[1:]
+                position_in_torchstat_class_list(base)
+                < position_in_torchstat_class_list(module.bases[0])
+                for base in module.bases[1:]
             )
         )
         for module in modules

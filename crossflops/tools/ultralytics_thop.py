@@ -591,7 +591,7 @@ def function_nesting_condition(expected: bool = True) -> Condition:
     false, for calls outside any.
     """
 
-    def is_nesting_as_expected(site: Site) -> bool:
+    def is_inside_torch_function_as_expected(site: Site) -> bool:
         """Return whether a function of PyTorch encloses the call, or, if `expected` is false,
         whether none does.
         """
@@ -602,7 +602,8 @@ def function_nesting_condition(expected: bool = True) -> Condition:
         )
 
     return Condition(
-        "called by a function" if expected else "not called by a function", is_nesting_as_expected
+        "called by a function" if expected else "not called by a function",
+        is_inside_torch_function_as_expected,
     )
 
 

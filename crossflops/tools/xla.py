@@ -352,7 +352,7 @@ def _with_compilation_changes(lowered: Iterable[Call], compiled: Iterable[Call])
     taken = {partner.key for partner in pairs.values()}
     equal = {_key_with_names(partner) for partner in pairs.values()}
 
-    def change_kind(call: Call, repeated: str) -> str:
+    def instruction_change_kind(call: Call, repeated: str) -> str:
         """Return how compilation changed an instruction: `repeated` if the other program has an
         equal one, else "rewritten"; "" if it has no FLOPs.
         """
@@ -369,12 +369,15 @@ def _with_compilation_changes(lowered: Iterable[Call], compiled: Iterable[Call])
             yield _with_lowered_facts(call, pairs[call.key])
         else:
             yield _with_change_facts(
-                call, change_kind(call, "again"), lowered=False, removed=False
+                call, instruction_change_kind(call, "again"), lowered=False, removed=False
             )
     for call in before:
         if call.key not in taken and (xla_call_flops(call) or call.of):
             yield _with_change_facts(
-                _to_compiled_call(call), change_kind(call, "once"), lowered=True, removed=True
+                _to_compiled_call(call),
+                instruction_change_kind(call, "once"),
+                lowered=True,
+                removed=True,
             )
 
 

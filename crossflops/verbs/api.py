@@ -95,7 +95,7 @@ def with_configured_formulas(verb: Callable[P, R]) -> Callable[P, R]:
     """
 
     @functools.wraps(verb)
-    def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call_verb_with_configured_formulas(*args: P.args, **kwargs: P.kwargs) -> R:
         """Return the result of the verb, run with the formulas of configuration and caller."""
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
@@ -107,7 +107,7 @@ def with_configured_formulas(verb: Callable[P, R]) -> Callable[P, R]:
         with using_formulas(sources):
             return verb(*args, **kwargs)
 
-    return call_verb
+    return call_verb_with_configured_formulas
 
 
 @restoring_imports()
@@ -1181,7 +1181,7 @@ def diff(
 
     most = None if max_increase is None else diff_verb.parse_increase_share(str(max_increase))
 
-    def make_request(target: Any) -> Request:
+    def make_request_of_side(target: Any) -> Request:
         """Return the request of one side."""
         return Request.from_arguments(
             target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
@@ -1189,7 +1189,9 @@ def diff(
             allow_pickle=allow_pickle,
         )  # fmt: skip
 
-    sides = [diff_verb.diff_side_from_object(side, make_request) for side in (first, second)]
+    sides = [
+        diff_verb.diff_side_from_object(side, make_request_of_side) for side in (first, second)
+    ]
     if not diff_verb.requests_of_sides(sides):
         _refuse_model_options(
             inputs=not is_empty_input(inputs), inputs_file=inputs_file, arguments=arguments,

@@ -188,7 +188,7 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
     step: Report | None = None  # the count of a training step
 
     @property
-    def batch(self) -> int:
+    def batch_size(self) -> int:
         """The batch size: the first dimension of the first input that has one."""
         return first_batch_size([spec.shape or () for spec in self.counted.graph.inputs])
 
@@ -433,7 +433,7 @@ class Attempts:
         if isinstance(ran, Unfit):
             return ran
         assert ran.measurement is not None
-        self.ran[ready.batch] = ran
+        self.ran[ready.batch_size] = ran
         if profiled and conditions.write_trace and ran.profile:
             write_trace_copy(Path(ran.profile), Path(conditions.write_trace))
         return ran.measurement
@@ -458,10 +458,10 @@ def _onnx_run_order(ready: Runnable, conditions: Conditions, profiled: bool) -> 
     """Return the order for a worker to run an ONNX file, with or without the profiler."""
     return FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
-        allocated=ready.hollow, batch=ready.batch, optimization=conditions.optimization,
+        allocated=ready.hollow, batch=ready.batch_size, optimization=conditions.optimization,
         threads=conditions.threads or default_thread_count(), limits=conditions.limits,
         profiled=profiled,
-        memory=conditions.memory,
+        memory_limit=conditions.memory,
         folder=ready.folder,
     )  # fmt: skip
 
@@ -475,10 +475,10 @@ def _framework_run_order(ready: Runnable, conditions: Conditions, profiled: bool
     return ModelOrder(
         target=request.target, arguments=request.arguments, specs=request.specs,
         sizes=request.sizes, inputs_file=request.inputs_file, allow_pickle=request.allow_pickle,
-        setting=request.setting, runtime=conditions.runtime, batch=ready.batch,
+        setting=request.setting, runtime=conditions.runtime, batch=ready.batch_size,
         threads=conditions.threads or default_thread_count(), limits=conditions.limits,
         trace=trace if profiled else None,
-        memory=conditions.memory, paths=tuple(map(os.path.abspath, sys.path)),
+        memory_limit=conditions.memory, paths=tuple(map(os.path.abspath, sys.path)),
     )  # fmt: skip
 
 
@@ -577,7 +577,7 @@ def _try_batches(
 ) -> TriedBatches:
     """Run the requested batch sizes; return all results, and the largest size that fits."""
 
-    def attempt(batch: int) -> Measurement | Unfit:
+    def run_batch_with_progress(batch: int) -> Measurement | Unfit:
         """Report progress and run the model at this batch size; return its times, or why it did
         not run.
         """
@@ -591,13 +591,18 @@ def _try_batches(
                 "write --batch 1,2,4,8 or auto",
             )
         searched = search_batch_size(
-            attempt, conditions.batch_search_goal, MOST, to_the_limit=conditions.memory is not None
+            run_batch_with_progress,
+            conditions.batch_search_goal,
+            MOST,
+            to_the_limit=conditions.memory is not None,
         )
         largest = searched.largest if searched.bounded else None
         return TriedBatches(list(searched.tried), largest)
     if not conditions.batches:
         return TriedBatches([attempts.run_batch(None, profiled=True)], None)
-    return TriedBatches([attempt(batch) for batch in dict.fromkeys(conditions.batches)], None)
+    return TriedBatches(
+        [run_batch_with_progress(batch) for batch in dict.fromkeys(conditions.batches)], None
+    )
 
 
 def _no_batch_ran_error(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
@@ -995,7 +1000,8 @@ def _save_graph_at_level(ready: Runnable, optimization: str) -> ExecutedGraph | 
     """
     order = FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, allocated=ready.hollow,
-        batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
+        batch=ready.batch_size, optimization=optimization, threads=1, unrun=True,
+        folder=ready.folder,
     )  # fmt: skip
     try:
         ran = run(order, TIMEOUT, ready.folder)
@@ -1019,7 +1025,7 @@ def _bench_from_trace(
     assumptions = (RULE, *ready.notes, *notes, *([f"peak: {peak.source}"] if peak else []))
     bench = Bench(
         model=ModelInfo(name=graph.name, digest=graph.digest, inputs=inputs, opset=graph.opset),
-        batch=ready.batch,
+        batch=ready.batch_size,
         macs=ledger.total.macs,
         flops=ledger.total.flops,
         macs_by_precision=ledger.macs_by_precision,

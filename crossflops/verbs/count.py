@@ -609,12 +609,12 @@ def checking_formula_matches() -> Iterator[Callable[[CountedModel], None]]:
 
     with recording_used_formula_names() as used:
 
-        def warn_of_unmatched(native: CountedModel) -> None:
+        def warn_of_unmatched_formulas(native: CountedModel) -> None:
             """Issue a warning for formulas of the request that match no call of this model."""
             for message in formula_mismatch_messages(native.graph, native.trace, used):
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
 
-        yield warn_of_unmatched
+        yield warn_of_unmatched_formulas
 
 
 def _refuse_generation_options(request: Request) -> None:
@@ -844,7 +844,7 @@ def mode_counter(
     """
     modes: dict[bool, CountedModel] = {}
 
-    def count_mode(training: bool) -> CountedModel:
+    def count_in_mode_once(training: bool) -> CountedModel:
         """Return the count of the model in train mode if `training` is true, else in eval mode."""
         if training not in modes:
             own_views = [view for view in views if view.training == training]
@@ -852,7 +852,7 @@ def mode_counter(
             modes[training] = build.count(own_setting, own_views)
         return modes[training]
 
-    return count_mode
+    return count_in_mode_once
 
 
 def _count_report(
@@ -862,14 +862,14 @@ def _count_report(
     mode = mode_counter(build, setting, views_to_observe(conventions, setting))
     native = mode(setting.training)
 
-    def count_convention(convention: "Convention") -> ConventionCount:
+    def count_by_tool_convention(convention: "Convention") -> ConventionCount:
         """Return the total that this tool convention gives for the model."""
         return count_by_convention(convention, mode(convention.setting(setting).training), setting)
 
     formulas = [convention for convention in conventions if convention.formula is not None]
     if not formulas:
         return build_count_report(
-            native, _count_by_each_convention(conventions, count_convention)
+            native, _count_by_each_convention(conventions, count_by_tool_convention)
         ), native
     from crossflops.verbs.formulas import (
         evaluate_formulas,
@@ -881,7 +881,7 @@ def _count_report(
     answers = evaluate_formulas(formulas, architecture, build_count_report(native))
     others = [convention for convention in conventions if convention.formula is None]
     folds = [
-        *(_count_by_each_convention(others, count_convention) if others else ()),
+        *(_count_by_each_convention(others, count_by_tool_convention) if others else ()),
         *formula_convention_counts(answers),
     ]
     order = [(convention.tool, convention.edition) for convention in conventions]

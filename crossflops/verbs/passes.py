@@ -269,14 +269,14 @@ class LayeredCounter:
         unknown, because layers do not add up to it.
         """
 
-        def cache_and_weight_bytes(counter: PassCounter) -> PassAmounts:
+        def cache_and_weight_bytes_of_step(counter: PassCounter) -> PassAmounts:
             """Return (bytes of the cache, bytes of the weights) of this step in one of the small
             models.
             """
             counted = counter.get_or_count_step(prompt, context, new)
             return counted.cache_bytes, counted.weight_bytes
 
-        cache, weights = self._sum_over_layers(cache_and_weight_bytes)
+        cache, weights = self._sum_over_layers(cache_and_weight_bytes_of_step)
         return CountedPass(self.decoding_step_amounts(prompt, context, new), cache, weights, 0)
 
     def _sum_over_layers(self, count: Callable[[PassCounter], PassAmounts]) -> PassAmounts:

@@ -53,7 +53,7 @@ class _Part(msgspec.Struct, frozen=True):
     options: dict[str, Any]
 
     @property
-    def model(self) -> tuple[str, str]:
+    def target_and_arguments(self) -> tuple[str, str]:
         """The target and the arguments of its callable, which distinguish models."""
         return self.target, repr(sorted(self.options.get("arguments", {}).items()))
 
@@ -196,7 +196,7 @@ def _count_parts(parts: Sequence[_Part], request: Request) -> list[CountedPart]:
     for part, own in zip(parts, drop_unused_request_options(requests), strict=True):
         with naming_part_in_messages(part.name):
             report = native_count(own)[0]
-        earlier = first.setdefault(part.model, part.name)
+        earlier = first.setdefault(part.target_and_arguments, part.name)
         weights_of = earlier if earlier != part.name else ""
         counted.append(CountedPart(_part_row(part, report, weights_of), report))
     return counted

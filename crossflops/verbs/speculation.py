@@ -327,7 +327,7 @@ def _count_draft(request: Request, rounds: Sequence[DraftRound], config: object)
     last = max((context for _, context in later), default=0)
     prompt = request.prompt or 1
 
-    def count_source_rounds(source: Source) -> Workload:
+    def count_draft_model_work(source: Source) -> Workload:
         """Return the work of the built draft model."""
         _warn_of_different_vocabularies(config, source.model.config)
         model = _RoundModel(asked, source, (prompt, 1), last, ONE_TOKEN)
@@ -335,7 +335,7 @@ def _count_draft(request: Request, rounds: Sequence[DraftRound], config: object)
 
     try:
         refuse_options_of_other_counts(replace(asked, acceptance=""))
-        return ModelBuild(asked).compute_with_values_if_needed(count_source_rounds)
+        return ModelBuild(asked).compute_with_values_if_needed(count_draft_model_work)
     except CrossflopsError as error:
         error.message = f"draft model {request.draft}: {error.message}"
         error.args = (error.message, *error.args[1:])

@@ -39,21 +39,21 @@ def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> It
             matching.add(str(formula.origin))
             if formula.module:
                 yield (
-                    f"{formula.place} counts nothing: the model calls {formula.module}, "
-                    "but no node of the graph is made of these calls"
+                    f"{formula.text_for_messages} counts nothing: the model calls "
+                    f"{formula.module}, but no node of the graph is made of these calls"
                 )
             continue
         similar = _similar_names(formula, calls)
         if similar:
             yield (
-                f"{formula.place} matches no call of the model {graph.name}, "
+                f"{formula.text_for_messages} matches no call of the model {graph.name}, "
                 f"which calls {', '.join(similar)}"
             )
         else:
             far.append(formula)
     far = [formula for formula in far if str(formula.origin) not in matching]
     if far:
-        texts = ", ".join(formula.place for formula in far[:_MOST_NAMES])
+        texts = ", ".join(formula.text_for_messages for formula in far[:_MOST_NAMES])
         more = f" and {len(far) - _MOST_NAMES} more" if len(far) > _MOST_NAMES else ""
         verb = "matches" if len(far) == 1 else "match"
         yield (

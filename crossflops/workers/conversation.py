@@ -30,12 +30,12 @@ class OrderFields(Protocol):
     """
 
     @property
-    def result(self) -> str:
+    def answer_path(self) -> str:
         """The path of the file for the answer."""
         ...
 
     @property
-    def memory(self) -> int | None:
+    def memory_limit(self) -> int | None:
         """The limit of the address space in bytes, or None."""
         ...
 
@@ -53,8 +53,8 @@ def serve_order(kind: Any, compute_answer: Callable[[AnyOrder, Wait], Any]) -> N
     say = line_writer(replies)
     say("hello")
     order: AnyOrder = msgspec.json.decode(requests.readline(), type=kind)
-    limit_memory(order.memory)
-    serve_answer(order.result, requests, say, partial(compute_answer, order))
+    limit_memory(order.memory_limit)
+    serve_answer(order.answer_path, requests, say, partial(compute_answer, order))
 
 
 def serve_answer(
@@ -66,12 +66,12 @@ def serve_answer(
     released = threading.Event()
     threading.Thread(target=_listen_for_go, args=(requests, released), daemon=True).start()
 
-    def wait_for_go() -> None:
+    def say_ready_and_wait_for_go() -> None:
         """Send the parent the message that this process is ready, and wait for its line "go"."""
         say("ready")
         released.wait()
 
-    write_file(Path(result_path), msgspec.json.encode(compute_answer(wait_for_go)))
+    write_file(Path(result_path), msgspec.json.encode(compute_answer(say_ready_and_wait_for_go)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -98,11 +98,11 @@ def take_streams() -> tuple[BinaryIO, int]:
 def line_writer(replies: int) -> Say:
     """Return a function that writes a line of text to this file descriptor at once."""
 
-    def write_line(event: str) -> None:
+    def write_line_to_descriptor(event: str) -> None:
         """Write the text as a line to the file descriptor."""
         os.write(replies, f"{event}\n".encode())
 
-    return write_line
+    return write_line_to_descriptor
 
 
 def _listen_for_go(requests: BinaryIO, released: threading.Event) -> None:

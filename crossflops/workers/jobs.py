@@ -60,8 +60,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """A job with the conditions of one worker.
 
-    The answer is written to the file `result`. `paths` are appended to the worker's sys.path,
-    so that they shadow nothing. `memory` is the limit of its address space in bytes.
+    The answer is written to the file `answer_path`. `paths` are appended to the worker's sys.path,
+    so that they shadow nothing. `memory_limit` is the limit of its address space in bytes.
 
     A worker that a warm parent forks has its conversation on the pipes of `link`, the first for
     what it hears, inherited under these numbers, and writes what the tool prints to the file
@@ -70,9 +70,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     job: Job
-    result: str
+    answer_path: str
     paths: tuple[str, ...] = ()
-    memory: int | None = None
+    memory_limit: int | None = None
     link: tuple[int, int] | None = None
     log: str = os.devnull
     variables: dict[str, str] = {}

@@ -72,7 +72,8 @@ def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
         os.set_inheritable(end, False)
     first = orders[0]
     limit_memory(
-        _address_space_limit(first.memory) if sources else first.memory, may_be_raised=True
+        _address_space_limit(first.memory_limit) if sources else first.memory_limit,
+        may_be_raised=True,
     )
     worker.extend_import_path(first.paths)
     say("importing")
@@ -82,7 +83,7 @@ def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
     if not ready:
         _exit_at_once(0)
     say("building")
-    limit_memory(_address_space_limit(first.memory), may_be_raised=True)
+    limit_memory(_address_space_limit(first.memory_limit), may_be_raised=True)
     built, ready = _build_order_models(ready, sources, say)
     if not ready:
         _exit_at_once(0)
@@ -138,7 +139,7 @@ def _fail_orders(ready: Ready, problem: BaseException, say: Say) -> None:
         refusal = tool_failure(
             order.job.tool, "build", problem, worker.build_failure_hint(order.job)
         )
-        write_file(Path(order.result), msgspec.json.encode(refusal))
+        write_file(Path(order.answer_path), msgspec.json.encode(refusal))
         say(f"{REFUSED} {model_index}")
 
 
@@ -262,7 +263,7 @@ def _run_forked_worker(
         for stream in (1, 2):
             os.dup2(log, stream)
         os.close(log)
-        limit_memory(_address_space_limit(order.memory))
+        limit_memory(_address_space_limit(order.memory_limit))
         for name in THREADS:
             os.environ.pop(name, None)
         os.environ.update(order.variables)
@@ -270,7 +271,9 @@ def _run_forked_worker(
         _set_pytorch_threads(int(requested) if requested.isdecimal() and int(requested) else 1)
         say = line_writer(replies)
         say("hello")
-        serve_answer(order.result, os.fdopen(requests, "rb"), say, partial(answered, order.job))
+        serve_answer(
+            order.answer_path, os.fdopen(requests, "rb"), say, partial(answered, order.job)
+        )
     except BaseException as problem:
         sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
     finally:

@@ -302,9 +302,9 @@ class Workers:
             job = msgspec.structs.replace(job, pickle_path=str(self._model_file_path(job.model)))
         order = Order(
             job=job,
-            result=str(self._folder / f"{model_index}.json"),
+            answer_path=str(self._folder / f"{model_index}.json"),
             paths=_worker_import_paths(python, job),
-            memory=self._memory,
+            memory_limit=self._memory,
         )
         log = self._folder / f"{model_index}.log"
         return Worker(order, python, log, self._on_event, self._timeout)

@@ -416,12 +416,12 @@ def run_single_process(
     """
     ended = threading.Event()
 
-    def on_event(_process: Any, event: str | None) -> None:
+    def stop_waiting_at_process_end(_process: Any, event: str | None) -> None:
         """Handle an event of the process: at its end, stop waiting."""
         if event is None:
             ended.set()
 
-    process = _SingleProcess(sys.executable, folder / "log", on_event, seconds)
+    process = _SingleProcess(sys.executable, folder / "log", stop_waiting_at_process_end, seconds)
     process.listen_to(SpawnedProcess(sys.executable, module, process.log, dict(os.environ)))
     try:
         process.send(msgspec.json.encode(order))
@@ -506,7 +506,7 @@ class Worker(MonitoredProcess):
         no file.
         """
         try:
-            content = Path(self.order.result).read_bytes()
+            content = Path(self.order.answer_path).read_bytes()
             answer: Profile | Failure = msgspec.json.decode(content, type=_ANSWER)
         except FileNotFoundError:
             return None

@@ -168,7 +168,7 @@ def test_what_runs_is_what_is_inferred(tmp_path):
         case, file = cases()[name], tmp_path / "values.npz"
         path = saved(tmp_path, case.model)
         order = RunOrder(
-            path=path, specs=(), dims={}, inputs_file=str(file), memory=None, result=""
+            path=path, specs=(), dims={}, inputs_file=str(file), memory_limit=None, answer_path=""
         )
         try:
             np.savez(file, **fed(case))

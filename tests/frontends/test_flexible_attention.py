@@ -196,7 +196,7 @@ def test_a_step_under_a_mask_by_hand(keeps, in_blocks, blocks):
     attending = FlexAttentionRunner(model)
     with attending.running_as_operators():
         assert executed.step(model, (x,)) == (layer + scores, layer + 2 * scores)
-    assert attending.note == AS_OPERATORS
+    assert attending.operator_run_note == AS_OPERATORS
 
 
 def test_steps_are_timed_on_a_cpu():

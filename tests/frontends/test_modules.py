@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 def table(model):
     """The rows of a model."""
-    return ModuleIndex(model).rows
+    return ModuleIndex(model).module_descriptions
 
 
 def test_rows_are_in_the_order_of_the_model():
@@ -77,7 +77,7 @@ def test_what_is_met_later_gets_a_row_without_names():
     stray = nn.Linear(2, 2)
     assert index.row(stray) == index.row(stray)
     assert index.row(stray).names == ()
-    assert len(index.rows) == 2
+    assert len(index.module_descriptions) == 2
 
 
 def test_the_mask_of_a_pruned_parameter_is_counted():
@@ -91,5 +91,5 @@ def test_the_mask_of_a_pruned_parameter_is_counted():
     mask = torch.ones(3, 4)
     mask[0] = 0
     prune.custom_from_mask(layer, "weight", mask)
-    kept = {param.name: param.kept for param in ModuleIndex(layer).rows[0].params}
+    kept = {param.name: param.kept for param in ModuleIndex(layer).module_descriptions[0].params}
     assert kept == {"weight_orig": 8, "bias": None}

@@ -74,7 +74,7 @@ def test_a_prediction_needs_the_calls_alone(name):
     _, trace, ledger = made(name)
     recorded = record_torch_run(model.eval(), inputs, {}, EVAL, VIEWS).trace
     assert not any(call.nodes for call in recorded.calls)
-    known = [convention for convention in CONVENTIONS if not convention.weighs]
+    known = [convention for convention in CONVENTIONS if not convention.has_native_cost_weights]
     for asked in SETTINGS:
         before = list(predictions(name, recorded, asked, None, known))
         after = list(predictions(name, trace, asked, ledger, known))

@@ -15,8 +15,8 @@ class RunAsked(msgspec.Struct, frozen=True):
     """What to do, and where the answer goes."""
 
     what: str
-    result: str
-    memory: int | None = None
+    answer_path: str
+    memory_limit: int | None = None
 
 
 def answered(order, wait):
@@ -28,7 +28,7 @@ def answered(order, wait):
         sys.exit(3)
     if order.what == "hang":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        Path(f"{order.result}.child").write_text(str(child.pid))
+        Path(f"{order.answer_path}.child").write_text(str(child.pid))
         time.sleep(600)
     if order.what == "grow":
         return len(bytearray(1 << 40))

@@ -21,7 +21,7 @@ def run(tmp_path, monkeypatch):
     def asked(what, seconds=60.0, memory=None):
         order = RunAsked(what, str(tmp_path / "answer.json"), memory)
         ended = run_single_process("fake_runs", order, tmp_path, seconds)
-        file = Path(order.result)
+        file = Path(order.answer_path)
         return ended, msgspec.json.decode(file.read_bytes()) if file.is_file() else None
 
     return asked

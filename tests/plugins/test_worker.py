@@ -102,7 +102,7 @@ def order(kind, tmp_path, fakes):
                 "setting": {"grad": False},
                 "pickle_path": str(tmp_path / "model"),
             },
-            "result": str(tmp_path / "answer.json"),
+            "answer_path": str(tmp_path / "answer.json"),
             "paths": sys.path,
         }
     )

@@ -71,7 +71,7 @@ def _tree_from_block(row: dict[str, Any]) -> Tree:
     if any(len(column) != inner for column in columns.values()):
         raise ValueError(f"a tree of {leaves} leaves has tables of another length")
 
-    def child_nodes(key: str) -> tuple[int, ...]:
+    def children_of_all_nodes(key: str) -> tuple[int, ...]:
         """Return the children of all nodes; leaf number n is behind the inner nodes."""
         made = [child if child >= 0 else inner + ~child for child in columns[key]]
         if max(made) >= inner + leaves:
@@ -79,4 +79,6 @@ def _tree_from_block(row: dict[str, Any]) -> Tree:
         return (*made, *(LEAF for _ in range(leaves)))
 
     features = (*columns["split_feature"], *(0 for _ in range(leaves)))
-    return Tree(features, child_nodes("left_child"), child_nodes("right_child"))
+    return Tree(
+        features, children_of_all_nodes("left_child"), children_of_all_nodes("right_child")
+    )

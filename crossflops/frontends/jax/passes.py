@@ -171,12 +171,12 @@ def _write_onnx_model(state: JaxConversion) -> JaxConversion:
 def _model_rewrite(change: Callable[[Any], None]) -> Callable[[JaxConversion], JaxConversion]:
     """Return a pass that changes the ONNX model of the state in place."""
 
-    def apply(state: JaxConversion) -> JaxConversion:
+    def rewrite_model_in_place(state: JaxConversion) -> JaxConversion:
         """Return the state; change its ONNX model in place."""
         change(state.model)
         return state
 
-    return apply
+    return rewrite_model_in_place
 
 
 def _average_pool_windows(state: JaxConversion) -> JaxConversion:

@@ -45,7 +45,7 @@ class _TypedOptions(NamedTuple):
     dims: Mapping[str, int]
     specs: Sequence[TensorSpec]
 
-    def command(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
+    def command_line(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
         """Return a command line with the caller's options, sizes of 1 for `dims`, and `shapes`."""
         provided = (
             (spec.name, "x".join(map(str, spec.shape or ())) or "scalar") for spec in self.specs
@@ -278,7 +278,7 @@ def _require_input_sizes(inputs: list[Any], stated: _TypedOptions) -> None:
     if missing:
         raise InputError(
             f"sizes of inputs are unknown: {'; '.join(missing)}",
-            f"give these sizes, with your own numbers: {stated.command(named, examples)}",
+            f"give these sizes, with your own numbers: {stated.command_line(named, examples)}",
         )
 
 

@@ -106,16 +106,18 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
     sizes: dict[Identity, int] = {}
     open_: list[Identity] = []
 
-    def count_nodes(nodes: Iterable[Any]) -> int:
+    def count_nodes_with_called_functions(nodes: Iterable[Any]) -> int:
         """Return the number of nodes, with those in bodies and in the functions they call."""
         total = 0
         for node in nodes:
-            total += 1 + sum(count_nodes(body.node) for body in node_subgraphs(node))
+            total += 1 + sum(
+                count_nodes_with_called_functions(body.node) for body in node_subgraphs(node)
+            )
             if (called := _callee_identity(node, functions)) is not None:
-                total += function_node_count(called)
+                total += node_count_of_inlined_function(called)
         return total
 
-    def function_node_count(key: Identity) -> int:
+    def node_count_of_inlined_function(key: Identity) -> int:
         """Return the number of nodes of an inlined function. Raises TargetError on recursion."""
         if key in open_:
             raise TargetError(
@@ -126,13 +128,13 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
             raise TargetError(f"function calls are nested deeper than {DEPTH}", _HINT)
         if key not in sizes:
             open_.append(key)
-            sizes[key] = count_nodes(functions[key].node)
+            sizes[key] = count_nodes_with_called_functions(functions[key].node)
             open_.pop()
         return sizes[key]
 
-    whole_size = count_nodes(graph.node)
+    whole_size = count_nodes_with_called_functions(graph.node)
     for key in functions:
-        function_node_count(key)
+        node_count_of_inlined_function(key)
     return whole_size
 
 

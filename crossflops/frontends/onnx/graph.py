@@ -213,7 +213,7 @@ def _level_nodes(
                 attrs=attrs,
                 values={at: full[name] for at, name in enumerate(read) if name in full}
                 | _integral_float_operands(op, read, enclosing.values),
-                path=index.path,
+                path=index.innermost_module_path,
                 bodies=bodies,
                 trips=loop_trip_count(node, enclosing, reading.trips) if bodies else None,
                 choice=choice,
@@ -397,4 +397,9 @@ def _build_function_graph(
 
 def _subgraph_node_place(inner: NodePlace, outer: NodePlace) -> NodePlace:
     """Return the module of a node in a subgraph, given that and the module of the outer node."""
-    return outer if not inner.path or inner.path.startswith(outer.path) is False else inner
+    return (
+        outer
+        if not inner.innermost_module_path
+        or inner.innermost_module_path.startswith(outer.innermost_module_path) is False
+        else inner
+    )

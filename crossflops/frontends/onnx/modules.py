@@ -39,7 +39,7 @@ class NodePlace(NamedTuple):
     chain: tuple[tuple[str, str], ...]
 
     @property
-    def path(self) -> str:
+    def innermost_module_path(self) -> str:
         """The path of the innermost module, "" for the root."""
         return self.chain[-1][0] if self.chain else ""
 
@@ -243,7 +243,7 @@ def _set_places_by_bias(
         elif float_operator_name(node.op_type) in _PRODUCTS and _has_stored_operands(
             node, specs, sources
         ):
-            known[at] = _place_of_path(index.path, "", _LAYERS["MatMul"][0])
+            known[at] = _place_of_path(index.innermost_module_path, "", _LAYERS["MatMul"][0])
 
 
 def _has_stored_operands(

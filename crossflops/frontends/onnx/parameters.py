@@ -80,12 +80,12 @@ def _counter_of_packed_weights(bits: Callable[[Node], int]) -> Callable[[Node, i
 def _bit_width_reader(name: str, default: int) -> Callable[[Node], int]:
     """Return a function that gives the bits of one weight, from a node's attribute."""
 
-    def bit_width(node: Node) -> int:
+    def weight_bit_width(node: Node) -> int:
         """Return the number of bits of one weight, from a node's attribute or by default."""
         value = node.attrs.get(name, default)
         return value if isinstance(value, int) else default
 
-    return bit_width
+    return weight_bit_width
 
 
 def _expert_bits(node: Node) -> int:

@@ -245,11 +245,11 @@ def _separate_large_functions(state: FileReading) -> FileReading:
     }
     del state.model.functions[:]
 
-    def infer_function(unit: Any) -> tuple[Any, dict[str, Type]]:
+    def infer_function_shapes(unit: Any) -> tuple[Any, dict[str, Type]]:
         """Return a function's model with inferred shapes, and the types of its values by name."""
         return infer_shapes(unit, {}, nested, trusted=False)
 
-    nested = state.wanted._replace(calls=Calls(copies, state.opset, infer_function))
+    nested = state.wanted._replace(calls=Calls(copies, state.opset, infer_function_shapes))
     return _replace_reading_fields(state, wanted=nested, local={})
 
 

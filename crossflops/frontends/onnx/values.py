@@ -34,7 +34,7 @@ class Value(NamedTuple):
     kind: str = ""
 
     @property
-    def whole(self) -> tuple[int, ...]:
+    def integer_items(self) -> tuple[int, ...]:
         """The items as integers. Raises ValueError if they are floats."""
         if self.kind:
             raise ValueError("these are floats")
@@ -137,7 +137,9 @@ def _squeeze_value(values: list[Value]) -> Value:
 def _gather_value(values: list[Value]) -> Value:
     """Return the items of the first operand at the indices of the second, as Gather does."""
     data, indices = values
-    return Value(indices.rank, tuple(data.items[index] for index in indices.whole), kind=data.kind)
+    return Value(
+        indices.rank, tuple(data.items[index] for index in indices.integer_items), kind=data.kind
+    )
 
 
 def _concat_values(values: list[Value]) -> Value:
@@ -190,7 +192,7 @@ def _elementwise_operator(function: Callable[[Number], Number]) -> _Operator:
 
 def _range_value(values: list[Value]) -> Value:
     """Return the vector of Range (start, limit, step). Raises ValueError if it is too long."""
-    steps = range(*(value.whole[0] for value in values))
+    steps = range(*(value.integer_items[0] for value in values))
     if len(steps) > MOST:
         raise ValueError("the value is not a shape")
     return Value(1, tuple(steps))
@@ -201,8 +203,8 @@ def _slice_value(values: list[Value]) -> Value:
     data, begin, end, *rest = values
     if data.rank == MATRIX:
         return _slice_matrix_rows(*values)
-    step = rest[1].whole[0] if len(rest) > 1 else 1
-    first, last = begin.whole[0], end.whole[0]
+    step = rest[1].integer_items[0] if len(rest) > 1 else 1
+    first, last = begin.integer_items[0], end.integer_items[0]
     if step < 0:  # an end before the first element means all of them, which Python writes as None
         bounds = slice(first, None if last < -len(data.items) else last, step)
     else:
@@ -216,7 +218,7 @@ def _slice_matrix_rows(data: Value, begin: Value, end: Value, *rest: Value) -> V
         raise ValueError("the slice does not select rows")
     columns = data.columns
     indices = Value(1, tuple(range(len(data.items) // columns)))
-    taken = _slice_value([indices, begin, end, *rest]).whole
+    taken = _slice_value([indices, begin, end, *rest]).integer_items
     rows = (data.items[index * columns : (index + 1) * columns] for index in taken)
     return data._replace(items=tuple(item for row in rows for item in row))
 
@@ -244,7 +246,7 @@ def _reshape_value(values: list[Value]) -> Value:
     data, shape = values
     if len(shape.items) < 2:
         return Value(len(shape.items), data.items, kind=data.kind)
-    rows, columns = shape.whole  # of a matrix; a tensor of more axes raises ValueError
+    rows, columns = shape.integer_items  # of a matrix; a tensor of more axes raises ValueError
     columns = columns if columns > 0 else len(data.items) // rows
     if columns < 1 or len(data.items) % columns:
         raise ValueError("the value is not a matrix")
@@ -256,7 +258,7 @@ def _expand_value(values: list[Value]) -> Value:
     data, shape = values
     if len(shape.items) > 1 or len(data.items) != 1 or shape.items[0] > MOST:
         raise ValueError("the value is not a vector of equal numbers")
-    return Value(1, data.items * shape.whole[0], kind=data.kind)
+    return Value(1, data.items * shape.integer_items[0], kind=data.kind)
 
 
 def _select_value(values: list[Value]) -> Value:
@@ -450,7 +452,7 @@ def _sequence_length_value(
         split = known_values.get(node.input[1]) if len(node.input) > 1 else Value(0, (1,))
         if split is None or (split.rank == 0 and split.items[0] < 1):
             return None
-        parts = len(split.items) if split.rank else -(-shape[axis] // split.whole[0])
+        parts = len(split.items) if split.rank else -(-shape[axis] // split.integer_items[0])
         return Value(SEQUENCE, (parts,))
     before = tensor_sequence_length(known_values.get(node.input[0]))
     if before is None:
@@ -464,7 +466,7 @@ def _constant_of_shape_value(shape: Value | None, attributes: Mapping[str, Any])
     value = value_from_tensor(attributes["value"].t) if "value" in attributes else None
     if value is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
         return None
-    return Value(1, value.items[:1] * shape.whole[0], kind=value.kind)
+    return Value(1, value.items[:1] * shape.integer_items[0], kind=value.kind)
 
 
 def _constant_value(attributes: Mapping[str, Any]) -> Value | None:

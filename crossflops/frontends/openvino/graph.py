@@ -59,7 +59,7 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
     Kernels convert a weight as they read it.
     """
 
-    def with_stored_type(spec: TensorSpec | None) -> TensorSpec | None:
+    def with_stored_weight_type(spec: TensorSpec | None) -> TensorSpec | None:
         """Return a value in its type."""
         if spec is None or spec.name not in types:
             return spec
@@ -75,8 +75,8 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
         nodes.append(
             msgspec.structs.replace(
                 node,
-                inputs=tuple(map(with_stored_type, node.inputs)),
-                outputs=tuple(map(with_stored_type, node.outputs)),
+                inputs=tuple(map(with_stored_weight_type, node.inputs)),
+                outputs=tuple(map(with_stored_weight_type, node.outputs)),
                 bodies=tuple(_retype_weights(body, types) for body in node.bodies),
                 folded=node.folded or converts,
             )

@@ -20,23 +20,23 @@ _MOST = (1 << 63) - 1  # the end of a slice that has none
 def _single_node_writer(kind: str, operands: int = 1, **attributes: float | int | str) -> Write:
     """Return the writer of an operation that is one node of its first operands."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_single_node(writer: IrToOnnxWriter) -> None:
         """Write the node."""
         writer.add_result_node(kind, writer.operand_value_names()[:operands], **attributes)
 
-    return write_nodes
+    return write_single_node
 
 
 def _node_pair_writer(first: str, second: str, operands: int = 1) -> Write:
     """Return the writer of an operation that is one function of another's result."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_node_pair(writer: IrToOnnxWriter) -> None:
         """Write both nodes."""
         writer.add_result_node(
             second, [writer.add_node(first, writer.operand_value_names()[:operands])]
         )
 
-    return write_nodes
+    return write_node_pair
 
 
 # Products.
@@ -85,7 +85,7 @@ def _merge_group_filters(writer: IrToOnnxWriter) -> GroupedFilters | None:
 def _convolution_writer(has_groups: bool) -> Write:
     """Return the writer of a convolution."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_convolution(writer: IrToOnnxWriter) -> None:
         """Write Conv of X [N, C, ...] with W [M, C/group, k...]."""
         weight, groups = writer.operand_value_name(1), 1
         if has_groups:
@@ -101,13 +101,13 @@ def _convolution_writer(has_groups: bool) -> Write:
             **_window_attributes(writer),
         )
 
-    return write_nodes
+    return write_convolution
 
 
 def _conv_transpose_writer(has_groups: bool) -> Write:
     """Return the writer of a transposed convolution."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_conv_transpose(writer: IrToOnnxWriter) -> None:
         """Write ConvTranspose of X [N, C, ...] with W [C, M/group, k...]."""
         attributes = _window_attributes(writer)
         weight, groups = writer.operand_value_name(1), 1
@@ -130,7 +130,7 @@ def _conv_transpose_writer(has_groups: bool) -> Write:
             "ConvTranspose", [writer.operand_value_name(0), weight], group=groups, **attributes
         )
 
-    return write_nodes
+    return write_conv_transpose
 
 
 def _write_deformable(writer: IrToOnnxWriter) -> None:
@@ -229,7 +229,7 @@ def _write_average_pool(writer: IrToOnnxWriter) -> None:
 def _adaptive_pool_writer(kind: str) -> Write:
     """Return the writer of an adaptive pool, which needs sizes that its windows divide."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_adaptive_pool(writer: IrToOnnxWriter) -> None:
         """Write the pool whose windows are all alike, or name the operation."""
         area, sizes = writer.operand_port(0).dims[2:], writer.constant_integers(1)
         if sizes is None or len(writer.current_layer.outputs) > 1:
@@ -246,20 +246,20 @@ def _adaptive_pool_writer(kind: str) -> Write:
         else:
             writer.add_uncounted_node()
 
-    return write_nodes
+    return write_adaptive_pool
 
 
 def _axes_reduction_writer(kind: str) -> Write:
     """Return the writer of a reduction along the axes of the second input."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_axes_reduction(writer: IrToOnnxWriter) -> None:
         """Write the reduction."""
         # of a vector all axes, for which ONNX needs none: sizes are computed so
         axes = [writer.operand_as_int64(1)] if writer.operand_rank(0) != 1 else []
         keeps = int(writer.flag_attribute("keep_dims"))
         writer.add_result_node(kind, [writer.operand_value_name(0), *axes], keepdims=keeps)
 
-    return write_nodes
+    return write_axes_reduction
 
 
 _RESIZE_MODES = {
@@ -438,13 +438,13 @@ def _write_squared_difference(writer: IrToOnnxWriter) -> None:
 def _softmax_writer(kind: str) -> Write:
     """Return the writer of a softmax along its axis."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_softmax_along_axis(writer: IrToOnnxWriter) -> None:
         """Write the softmax."""
         writer.add_result_node(
             kind, [writer.operand_value_name(0)], axis=writer.integer_attribute("axis", 1)
         )
 
-    return write_nodes
+    return write_softmax_along_axis
 
 
 def _write_elu(writer: IrToOnnxWriter) -> None:
@@ -557,12 +557,12 @@ def _write_transpose(writer: IrToOnnxWriter) -> None:
 def _axis_insertion_or_removal_writer(kind: str) -> Write:
     """Return the writer of an operation that adds or removes axes."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_axis_insertion_or_removal(writer: IrToOnnxWriter) -> None:
         """Write the node."""
         axes = [writer.operand_as_int64(1)] if writer.has_operand(1) else []
         writer.add_result_node(kind, [writer.operand_value_name(0), *axes])
 
-    return write_nodes
+    return write_axis_insertion_or_removal
 
 
 def _write_concat(writer: IrToOnnxWriter) -> None:
@@ -886,7 +886,7 @@ def _write_cum_sum(writer: IrToOnnxWriter) -> None:
 def _block_movement_writer(kind: str) -> Write:
     """Return the writer of DepthToSpace or SpaceToDepth of images."""
 
-    def write_nodes(writer: IrToOnnxWriter) -> None:
+    def write_block_movement(writer: IrToOnnxWriter) -> None:
         """Write the node; blocks of other ranks than images are named."""
         if writer.operand_rank(0) != 4:
             writer.add_uncounted_node()
@@ -896,7 +896,7 @@ def _block_movement_writer(kind: str) -> Write:
             attributes["mode"] = "CRD" if writer.text_attribute("mode") == "depth_first" else "DCR"
         writer.add_result_node(kind, [writer.operand_value_name(0)], **attributes)
 
-    return write_nodes
+    return write_block_movement
 
 
 def _write_shape_preserving_movement(writer: IrToOnnxWriter) -> None:

@@ -116,7 +116,7 @@ def _parse_xml(path: Path) -> _Element:
     stack: list[_Element] = [_Element("", {})]
     skipped = 0
 
-    def start_element(tag: str, attributes: dict[str, str]) -> None:
+    def open_xml_element(tag: str, attributes: dict[str, str]) -> None:
         nonlocal skipped
         if skipped or tag in _SKIPPED:
             skipped += 1
@@ -127,14 +127,14 @@ def _parse_xml(path: Path) -> _Element:
         stack[-1].children.append(element)
         stack.append(element)
 
-    def end_element(_tag: str) -> None:
+    def close_xml_element(_tag: str) -> None:
         nonlocal skipped
         if skipped:
             skipped -= 1
         else:
             stack.pop()
 
-    def add_text(data: str) -> None:
+    def add_text_to_xml_element(data: str) -> None:
         if not skipped:
             stack[-1].text += data
 
@@ -144,8 +144,8 @@ def _parse_xml(path: Path) -> _Element:
         )
 
     parser = expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = start_element, end_element
-    parser.CharacterDataHandler = add_text
+    parser.StartElementHandler, parser.EndElementHandler = open_xml_element, close_xml_element
+    parser.CharacterDataHandler = add_text_to_xml_element
     parser.StartDoctypeDeclHandler = refuse_document_type
     try:
         with path.open("rb") as file:

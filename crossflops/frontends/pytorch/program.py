@@ -151,11 +151,13 @@ def _with_custom_operator_bodies(
     """
     setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
 
-    def record_and_convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
+    def record_and_convert_to_graph(module: Any, tensors: tuple[Any, ...]) -> Graph:
         """Record and convert a module on these tensors; return its graph."""
         return record_and_convert_torch(module, tensors, {}, setting)[1]
 
-    def run_and_copy_arguments(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
+    def run_and_copy_arguments_by_operator(
+        operators: frozenset[Any],
+    ) -> Mapping[Any, list[tuple[Any, Any]]]:
         """Run the model; return the arguments of each call of these operators, by operator; {} if
         the model has no values.
         """
@@ -169,7 +171,10 @@ def _with_custom_operator_bodies(
             return _run_and_copy_operator_arguments(own, args, kwargs, operators)
 
     return add_custom_operator_bodies(
-        results.current_graph, results.exported, record_and_convert, run_and_copy_arguments
+        results.current_graph,
+        results.exported,
+        record_and_convert_to_graph,
+        run_and_copy_arguments_by_operator,
     )
 
 
@@ -252,7 +257,7 @@ def record_torch_run(
             calls = with_operator_bodies(calls, model, args, kwargs, setting)
     trace = Trace(
         calls=calls,
-        modules=recorded.index.rows,
+        modules=recorded.index.module_descriptions,
         setting=setting,
         observed=seen,
         kernels=kernels,

@@ -83,7 +83,7 @@ def _writing_only_transform_results(estimators: list[Any]) -> Iterator[None]:
     before = original_attribute(parse, "_parse_sklearn", inventory.PARSERS)
     asked = {id(step) for step in _estimators_that_transform(estimators)}
 
-    def parse_step(scope: Any, model: Any, *provided: Any, **named: Any) -> Any:
+    def transform_outputs_of_step(scope: Any, model: Any, *provided: Any, **named: Any) -> Any:
         """Return the outputs of a step; of a cluster step that transforms only distances."""
         outputs = before(scope, model, *provided, **named)
         if id(model) not in asked or len(outputs) == 1 or hasattr(model, "steps"):
@@ -100,8 +100,10 @@ def _writing_only_transform_results(estimators: list[Any]) -> Iterator[None]:
 
     classifies = original_attribute(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
     with (
-        patching_attribute(parse, "_parse_sklearn", parse_step, inventory.PARSERS),
-        patching_attribute(pipelines, "_parse_sklearn", parse_step, inventory.PIPELINE_PARSERS),
+        patching_attribute(parse, "_parse_sklearn", transform_outputs_of_step, inventory.PARSERS),
+        patching_attribute(
+            pipelines, "_parse_sklearn", transform_outputs_of_step, inventory.PIPELINE_PARSERS
+        ),
         # of a pipeline in another estimator the option is given to every classifier
         patching_attribute(
             pipelines, "is_classifier", has_zipmap_option, inventory.PIPELINE_OPTIONS
@@ -191,7 +193,9 @@ def recording_kernels_without_work(names: set[str]) -> Iterator[None]:
     convert, add = indices[0].convert_kernel, kind.add_to
     marked: dict[int, Any] = {}
 
-    def convert_and_mark(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
+    def convert_kernel_and_mark_without_work(
+        kernel: Any, rows: Any, *more: Any, **named: Any
+    ) -> Any:
         """Return the operator of a kernel; mark operators of kernels that multiply nothing."""
         result = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
@@ -201,7 +205,9 @@ def recording_kernels_without_work(names: set[str]) -> Iterator[None]:
             )
         return result
 
-    def add_and_record(self: Any, scope: Any, container: Any, *more: Any, **named: Any) -> Any:
+    def add_nodes_and_record_marked(
+        self: Any, scope: Any, container: Any, *more: Any, **named: Any
+    ) -> Any:
         """Add an operator's nodes; if the operator is marked, record the name of the last node."""
         before = len(container.nodes)
         result = add(self, scope, container, *more, **named)
@@ -211,12 +217,18 @@ def recording_kernels_without_work(names: set[str]) -> Iterator[None]:
 
     with (
         patching_attribute(
-            indices[0], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_KERNELS
+            indices[0],
+            "convert_kernel",
+            convert_kernel_and_mark_without_work,
+            inventory.GAUSSIAN_KERNELS,
         ),
         patching_attribute(
-            indices[1], "convert_kernel", convert_and_mark, inventory.GAUSSIAN_PROCESSES
+            indices[1],
+            "convert_kernel",
+            convert_kernel_and_mark_without_work,
+            inventory.GAUSSIAN_PROCESSES,
         ),
-        patching_attribute(kind, "add_to", add_and_record, inventory.OPERATORS),
+        patching_attribute(kind, "add_to", add_nodes_and_record_marked, inventory.OPERATORS),
     ):
         yield
 
@@ -505,7 +517,9 @@ def _recording_estimator_of_each_node(made: dict[str, int]) -> Iterator[None]:
     owners: dict[int, int] = {}
     running: list[int | None] = []
 
-    def convert_operator(self: Any, operator: Any, container: Any, **options: Any) -> None:
+    def convert_and_record_estimator(
+        self: Any, operator: Any, container: Any, **options: Any
+    ) -> None:
         """Convert an operator, and record its estimator for each node that this adds."""
         estimator = operator.raw_operator
         owner = owners.get(id(operator), id(estimator) if estimator is not None else None)
@@ -518,7 +532,7 @@ def _recording_estimator_of_each_node(made: dict[str, int]) -> Iterator[None]:
         if owner is not None:
             made.update((node.name, owner) for node in container.nodes[before:])
 
-    def declare_operator(self: Any, type: str, raw_model: Any = None) -> Any:
+    def declare_operator_of_running_estimator(self: Any, type: str, raw_model: Any = None) -> Any:
         """Return a new operator of skl2onnx, owned by the estimator that is being converted."""
         operator = declare(self, type, raw_model)
         if running and running[-1] is not None and raw_model is None:
@@ -526,9 +540,14 @@ def _recording_estimator_of_each_node(made: dict[str, int]) -> Iterator[None]:
         return operator
 
     with (
-        patching_attribute(Topology, "call_converter", convert_operator, inventory.CONVERTERS),
         patching_attribute(
-            Scope, "declare_local_operator", declare_operator, inventory.SCOPES_OF_ESTIMATORS
+            Topology, "call_converter", convert_and_record_estimator, inventory.CONVERTERS
+        ),
+        patching_attribute(
+            Scope,
+            "declare_local_operator",
+            declare_operator_of_running_estimator,
+            inventory.SCOPES_OF_ESTIMATORS,
         ),
     ):
         yield

@@ -257,7 +257,7 @@ def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[
     numbers: dict[Any, int] = {}
     stored: list[Any] = []  # what has a number must not be freed, or its id would be another's
 
-    def storage_number(value: Any) -> int:
+    def storage_number_of_array(value: Any) -> int:
         """Return the storage number of an array (or a tuple); the same object has one number."""
         stored.append(value)
         key = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
@@ -270,7 +270,7 @@ def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[
         while owner not in kept:
             owner = owner.rpartition(".")[0]
         prefix = part.path.removeprefix(owner).lstrip(".")
-        for parameter in estimator_parameters(part.estimator, storage_number):
+        for parameter in estimator_parameters(part.estimator, storage_number_of_array):
             if parameter.storage in taken:
                 continue
             taken.add(parameter.storage)

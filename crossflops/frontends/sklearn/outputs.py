@@ -42,19 +42,19 @@ def run_estimator_and_measure_rounding(source: Source, setting: Setting) -> Mode
         raise InputError("--verify is not possible: the model has text inputs", _SKIP)
     values = _estimator_input_values(source, list(named.values()))
 
-    def compute_outputs(estimator: Any, provided: list[Any]) -> list[Any]:
+    def outputs_of_estimator_methods(estimator: Any, provided: list[Any]) -> list[Any]:
         """Return the results of the estimator's methods on these inputs, one for each output."""
         rows = _method_argument(source.kwargs, provided)
         with filter_warnings("ignore"):
             return [_method_output(estimator, rows, spec) for spec in specs]
 
-    def run_rounded(generator: Any) -> list[Any]:
+    def outputs_of_rounded_arrays(generator: Any) -> list[Any]:
         """Return the outputs with inputs and learned arrays that are rounded differently."""
         provided = [randomly_rounded_array(value, generator) for value in values]
-        return compute_outputs(_with_rounded_arrays(model, generator), provided)
+        return outputs_of_estimator_methods(_with_rounded_arrays(model, generator), provided)
 
     try:
-        outputs = compute_outputs(model, values)
+        outputs = outputs_of_estimator_methods(model, values)
     except InputError:
         raise
     except Exception as error:  # whatever it is, it does not run on these
@@ -62,7 +62,9 @@ def run_estimator_and_measure_rounding(source: Source, setting: Setting) -> Mode
             f"in the run of --verify, the model raised {type(error).__name__}: {error}",
             "give inputs that the model accepts with --inputs FILE.npz, or leave out --verify",
         ) from error
-    return measure_rounding_changes(values, outputs, [False] * len(outputs), run_rounded)
+    return measure_rounding_changes(
+        values, outputs, [False] * len(outputs), outputs_of_rounded_arrays
+    )
 
 
 def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any]:

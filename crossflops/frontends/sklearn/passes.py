@@ -140,11 +140,11 @@ def _attempt_estimator_opsets(
 ) -> EstimatorConversion:
     """Return the state after these passes, with an older opset if the default one fails."""
 
-    def convert(opset: dict[str, int] | None) -> EstimatorConversion:
+    def run_passes_with_opset(opset: dict[str, int] | None) -> EstimatorConversion:
         """Return the state after the passes with these opset versions (None: the default)."""
         return run(_replace_estimator_fields(state, opset=opset))
 
-    return convert_with_retry_at_older_opset(convert, state.model, state.estimators)
+    return convert_with_retry_at_older_opset(run_passes_with_opset, state.model, state.estimators)
 
 
 def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:

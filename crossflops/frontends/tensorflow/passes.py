@@ -228,12 +228,12 @@ def _graph_def_rewrite(
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a pass that changes the GraphDef of the state in place."""
 
-    def apply(state: TensorFlowConversion) -> TensorFlowConversion:
+    def rewrite_graph_def_in_place(state: TensorFlowConversion) -> TensorFlowConversion:
         """Return the state; change its GraphDef in place."""
         change(state.definition)
         return state
 
-    return apply
+    return rewrite_graph_def_in_place
 
 
 def _replace_large_weights(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -248,12 +248,14 @@ def _retry_without_failing_loops(
 ) -> TensorFlowConversion:
     """Return the state after these passes; loops that tf2onnx cannot convert are left."""
 
-    def convert(noted: WritingNotes, left: set[str]) -> TensorFlowConversion:
+    def run_passes_leaving_loops(noted: WritingNotes, left: set[str]) -> TensorFlowConversion:
         """Return the state after the passes, with kinds of loops in `left` not converted."""
         return run(_replace_tensorflow_fields(state, noted=noted, left=left))
 
     return _replace_tensorflow_fields(
-        converter.convert_leaving_failing_loops(convert), definition=None, inlined=None
+        converter.convert_leaving_failing_loops(run_passes_leaving_loops),
+        definition=None,
+        inlined=None,
     )
 
 
@@ -320,12 +322,12 @@ def _onnx_graph_rewrite(
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a pass that changes the graph of the ONNX model in place."""
 
-    def apply(state: TensorFlowConversion) -> TensorFlowConversion:
+    def rewrite_onnx_graph_in_place(state: TensorFlowConversion) -> TensorFlowConversion:
         """Return the state; change the graph of its ONNX model in place."""
         change(state.model.graph)
         return state
 
-    return apply
+    return rewrite_onnx_graph_in_place
 
 
 def _turn_gradient_stops_into_identities(state: TensorFlowConversion) -> TensorFlowConversion:

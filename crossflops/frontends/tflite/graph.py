@@ -285,25 +285,25 @@ def _with_signature_names(
 def _rename_values(graph: Graph, names: Mapping[str, str]) -> Graph:
     """Return the graph with values renamed, also in bodies."""
 
-    def rename(spec: TensorSpec | None) -> TensorSpec | None:
+    def with_new_value_name(spec: TensorSpec | None) -> TensorSpec | None:
         """Return the value with its new name, if it has one."""
         if spec is None or spec.name not in names:
             return spec
         return msgspec.structs.replace(spec, name=names[spec.name])
 
-    def rename_all(node: Node) -> Node:
+    def with_renamed_operands(node: Node) -> Node:
         """Return the node with its operands renamed."""
         return msgspec.structs.replace(
             node,
-            inputs=tuple(map(rename, node.inputs)),
-            outputs=tuple(map(rename, node.outputs)),
+            inputs=tuple(map(with_new_value_name, node.inputs)),
+            outputs=tuple(map(with_new_value_name, node.outputs)),
         )
 
     return msgspec.structs.replace(
         graph,
-        nodes=tuple(map(rename_all, graph.nodes)),
-        inputs=tuple(rename(spec) or spec for spec in graph.inputs),
-        outputs=tuple(rename(spec) or spec for spec in graph.outputs),
+        nodes=tuple(map(with_renamed_operands, graph.nodes)),
+        inputs=tuple(with_new_value_name(spec) or spec for spec in graph.inputs),
+        outputs=tuple(with_new_value_name(spec) or spec for spec in graph.outputs),
     )
 
 

@@ -284,7 +284,7 @@ def _write_svdf(writer: TfliteToGraphWriter) -> None:
 def _pool_writer(kind: str, **more: Attribute) -> Write:
     """Return the writer of a pool, whose window is in its options."""
 
-    def write_nodes(writer: TfliteToGraphWriter) -> None:
+    def write_pool(writer: TfliteToGraphWriter) -> None:
         """Write a pool of X [N, H, W, C]."""
         option = writer.current_operator.option_value
         attrs = _window_attributes(writer, "HW")
@@ -298,13 +298,13 @@ def _pool_writer(kind: str, **more: Attribute) -> Write:
         writer.add_node(kind, (data,), (value,), attrs)
         _write_activation_and_quantization(writer, value, out)
 
-    return write_nodes
+    return write_pool
 
 
 def _elementwise_writer(kind: str, operands: int = 1, **attrs: Attribute) -> Write:
     """Return the writer of an operator that computes each element from its operands."""
 
-    def write_nodes(writer: TfliteToGraphWriter) -> None:
+    def write_elementwise_node(writer: TfliteToGraphWriter) -> None:
         """Write a node with these operands, and its fused activation."""
         value = _value_before_activation(writer)
         inputs = [
@@ -314,13 +314,13 @@ def _elementwise_writer(kind: str, operands: int = 1, **attrs: Attribute) -> Wri
         writer.add_node(kind, inputs, (value,), attrs)
         _write_activation_and_quantization(writer, value)
 
-    return write_nodes
+    return write_elementwise_node
 
 
 def _composition_writer(first: str, second: str, operands: int = 1, twice: bool = False) -> Write:
     """Return the writer of an operator that is one function of another's result."""
 
-    def write_nodes(writer: TfliteToGraphWriter) -> None:
+    def write_function_of_function(writer: TfliteToGraphWriter) -> None:
         """Write both nodes; a square has the first result twice."""
         middle = writer.temporary_value(writer.output_tensor().shape)
         writer.add_node(first, [writer.input_spec(at) for at in range(operands)], (middle,))
@@ -331,13 +331,13 @@ def _composition_writer(first: str, second: str, operands: int = 1, twice: bool 
         )
         writer.add_quantize_node()
 
-    return write_nodes
+    return write_function_of_function
 
 
 def _reduction_writer(kind: str) -> Write:
     """Return the writer of a reduction along the axes of its second input."""
 
-    def write_nodes(writer: TfliteToGraphWriter) -> None:
+    def write_reduction(writer: TfliteToGraphWriter) -> None:
         """Write the reduction of the first input."""
         axes = writer.constant_input_values(1)
         attrs: dict[str, Attribute] = {
@@ -350,19 +350,19 @@ def _reduction_writer(kind: str) -> Write:
         )
         writer.add_quantize_node()
 
-    return write_nodes
+    return write_reduction
 
 
 def _arg_search_writer(kind: str) -> Write:
     """Return the writer of ARG_MAX or ARG_MIN along the axis of its second input."""
 
-    def write_nodes(writer: TfliteToGraphWriter) -> None:
+    def write_arg_max_or_min(writer: TfliteToGraphWriter) -> None:
         """Write the search along one axis."""
         axis = (writer.constant_input_values(1) or (-1,))[0]
         result = writer.value_of_tensor(writer.current_operator.outputs[0])
         writer.add_node(kind, (writer.input_spec(0),), (result,), {"axis": axis, "keepdims": 0})
 
-    return write_nodes
+    return write_arg_max_or_min
 
 
 def _write_top_k(writer: TfliteToGraphWriter) -> None:
@@ -411,7 +411,7 @@ def _write_response_normalization(writer: TfliteToGraphWriter) -> None:
 def _resize_writer(mode: str) -> Write:
     """Return the writer of a resized image."""
 
-    def write_nodes(writer: TfliteToGraphWriter) -> None:
+    def write_resized_image(writer: TfliteToGraphWriter) -> None:
         """Write the resize of X [N, H, W, C] along H and W."""
         data = writer.input_spec(0, channels_first_shape(writer.input_tensor(0).shape))
         result = writer.result_before_quantization(
@@ -420,7 +420,7 @@ def _resize_writer(mode: str) -> Write:
         writer.add_node("Resize", (data,), (result,), {"mode": mode})
         writer.add_quantize_node()
 
-    return write_nodes
+    return write_resized_image
 
 
 # Movement of data, and copies in another type.
@@ -429,13 +429,13 @@ def _resize_writer(mode: str) -> Write:
 def _data_movement_writer(kind: str, *positions: int, data: int = 0, **attrs: Attribute) -> Write:
     """Return the writer of an operator whose results are elements of its operand `data`."""
 
-    def write_nodes(writer: TfliteToGraphWriter) -> None:
+    def write_data_movement(writer: TfliteToGraphWriter) -> None:
         """Write a node that moves data."""
         results = [writer.value_of_tensor(at) for at in writer.current_operator.outputs]
         inputs = [writer.input_spec(at) for at in (data, *positions) if writer.has_input(at)]
         writer.add_node(kind, inputs, results, attrs)
 
-    return write_nodes
+    return write_data_movement
 
 
 def _write_reshape(writer: TfliteToGraphWriter) -> None:
@@ -479,12 +479,12 @@ def _write_pack(writer: TfliteToGraphWriter) -> None:
 def _split_writer(data: int) -> Write:
     """Return the writer of an operator that divides its operand `data` into its results."""
 
-    def write_nodes(writer: TfliteToGraphWriter) -> None:
+    def write_slice_of_each_result(writer: TfliteToGraphWriter) -> None:
         """Write a Slice node for each result of the operator."""
         for at in writer.current_operator.outputs:
             writer.add_node("Slice", (writer.input_spec(data),), (writer.value_of_tensor(at),))
 
-    return write_nodes
+    return write_slice_of_each_result
 
 
 def _write_gather(writer: TfliteToGraphWriter) -> None:

@@ -138,7 +138,7 @@ class TfliteToGraphWriter:
                 inputs=tuple(inputs),
                 outputs=tuple(outputs),
                 attrs=dict(attrs or {}),
-                path=self._place.path,
+                path=self._place.innermost_module_path,
                 sparse=any(
                     self.tensor_or_copied_constant(at).sparse
                     for at in self.current_operator.inputs

@@ -147,18 +147,18 @@ def _phase_work(workload: Workload, phase: GenerationPhase, run: GenerationRun) 
 def _request_work(workload: Workload, works: Mapping[PhaseName, _DeviceWork]) -> _DeviceWork:
     """Return the work of both phases together."""
 
-    def sum_of_phases(name: str) -> Fraction:
+    def sum_over_prefill_and_steps(name: str) -> Fraction:
         return sum((getattr(work, name) for work in works.values()), Fraction(0))
 
     return _DeviceWork(
         tokens=workload.batch * workload.generate,
-        passes=int(sum_of_phases("passes")),
+        passes=int(sum_over_prefill_and_steps("passes")),
         macs=workload.macs,
-        flops=sum_of_phases("flops"),
-        weights=sum_of_phases("weights"),
-        cache_read=sum_of_phases("cache_read"),
-        cache_written=sum_of_phases("cache_written"),
-        activations=sum_of_phases("activations"),
+        flops=sum_over_prefill_and_steps("flops"),
+        weights=sum_over_prefill_and_steps("weights"),
+        cache_read=sum_over_prefill_and_steps("cache_read"),
+        cache_written=sum_over_prefill_and_steps("cache_written"),
+        activations=sum_over_prefill_and_steps("activations"),
     )
 
 

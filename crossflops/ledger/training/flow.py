@@ -130,7 +130,7 @@ class GradientFlow:
         live: dict[str, set[str]] = {}
         for node in reversed(level.graph.nodes):
             for part in level.stops.get(node.key, ()):
-                if part.kind == "reentrant" and part.results & reaching_loss:
+                if part.checkpoint_kind == "reentrant" and part.results & reaching_loss:
                     reaching_loss |= part.results  # what misses the loss gets zeros for gradients
             reached = {spec.name for spec in node.outputs if spec and spec.name in reaching_loss}
             known = self.functions.function_with_own_backward(node)
@@ -271,7 +271,7 @@ class GradientFlow:
                 for spec in node.inputs
                 if spec is not None and spec.name not in values
             )
-        if part.kind == "reentrant" and not graded:
+        if part.checkpoint_kind == "reentrant" and not graded:
             self.ungiven.add(part.checkpoint.number)
 
     def _record_gradients_of_reentrant_results(self, part: CheckpointPart) -> None:
@@ -280,7 +280,7 @@ class GradientFlow:
 
         In the checkpoint itself that is so only for what has one anyway.
         """
-        if part.kind == "reentrant" and part.checkpoint.number not in self.ungiven:
+        if part.checkpoint_kind == "reentrant" and part.checkpoint.number not in self.ungiven:
             results = dict.fromkeys(part.results, part.checkpoint.number)
             self._handed_out = results | self._handed_out  # the innermost leaves first
 

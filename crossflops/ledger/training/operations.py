@@ -36,7 +36,7 @@ def source_operations_on_graph_tensors(
         if spec is not None and spec.name not in made and is_differentiable_tensor(spec)
     }
 
-    def with_operands(operation: Node) -> Node:
+    def with_operands_of_same_shape(operation: Node) -> Node:
         """Return the operation with its operands replaced by tensors of the graph that have the
         same shape.
         """
@@ -68,7 +68,7 @@ def source_operations_on_graph_tensors(
             ),
         )
 
-    return map(with_operands, operations)
+    return map(with_operands_of_same_shape, operations)
 
 
 def _has_same_shape_and_type(spec: TensorSpec, other: TensorSpec | None) -> bool:

@@ -69,12 +69,12 @@ class _CheckpointSearch:
             for node in part.nodes
             if node.key in live and self._positions_of_inputs_with_gradient(node)
         ]
-        if part.kind == "needed":
+        if part.checkpoint_kind == "needed":
             again = nodes_rerun_by_jax_checkpoint(
                 part, {node.key: self._positions_of_inputs_with_gradient(node) for node in asking}
             )
         else:
-            if part.kind != "reentrant":
+            if part.checkpoint_kind != "reentrant":
                 pieces = part.nodes_by_piece(unit).items()
                 keeping = {
                     name for name, nodes in pieces if self._keeps_tensor_for_backward(nodes)

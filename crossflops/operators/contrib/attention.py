@@ -307,7 +307,7 @@ def past_buffer_exactness(locations: AttentionInputIndices) -> Callable[[Node], 
     since values decide how full it is; else "exact".
     """
 
-    def exactness_of_node(node: Node) -> Exactness:
+    def exactness_by_shared_cache_buffer(node: Node) -> Exactness:
         """Return "bound" if past and present keys of the node share a buffer, else "exact"."""
         return (
             "bound"
@@ -316,7 +316,7 @@ def past_buffer_exactness(locations: AttentionInputIndices) -> Callable[[Node], 
             else "exact"
         )
 
-    return exactness_of_node
+    return exactness_by_shared_cache_buffer
 
 
 @operator(

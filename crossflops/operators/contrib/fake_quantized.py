@@ -32,14 +32,14 @@ def _input_bits_precision(index: int) -> Callable[[Node], str]:
     input with the number of bits.
     """
 
-    def precision_of_result(node: Node) -> str:
+    def precision_from_constant_bits(node: Node) -> str:
         """Return "intN" for the constant number N of bits in the input; "" if it is not
         constant.
         """
         bits = node.values.get(index, ())
         return f"int{bits[0]}" if len(bits) == 1 and bits[0] > 0 else ""
 
-    return precision_of_result
+    return precision_from_constant_bits
 
 
 def _target_dtype_precision(node: Node) -> str:

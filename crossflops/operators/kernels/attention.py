@@ -300,7 +300,7 @@ def declare_attention(
         cost = attention_cost(scores, _score_extras(call, names))
         return cost + more(call, scores) if more is not None else cost
 
-    def gradient_of_call(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+    def attention_gradient_of_call(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
         """Return the cost of the gradients of an attention. Raises UncountedCallError if it writes
         a cache.
         """
@@ -313,7 +313,10 @@ def declare_attention(
         return attention_gradient(scores, _score_extras(call, names), trainable, names)
 
     operator(
-        name, backward=gradient_of_call, doubt=_sequence_length_exactness(packing), source=source
+        name,
+        backward=attention_gradient_of_call,
+        doubt=_sequence_length_exactness(packing),
+        source=source,
     )(attention_kernel)
 
 
@@ -335,11 +338,11 @@ def _sequence_length_exactness(packing: Packing) -> Callable[[OperatorCall], Exa
     lengths are known.
     """
 
-    def exactness_of_call(call: OperatorCall) -> Exactness:
+    def exact_if_sequence_lengths_known(call: OperatorCall) -> Exactness:
         """Return "exact" if the lengths of the sequences are known, else "bound"."""
         return "exact" if sequence_lengths(call, packing).known else "bound"
 
-    return exactness_of_call
+    return exact_if_sequence_lengths_known
 
 
 def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:

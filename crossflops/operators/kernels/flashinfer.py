@@ -238,7 +238,7 @@ def _declare_flashinfer(
             raise call.uncounted("attention sinks have no formula")
         return _call_cost(call, describe(call))
 
-    def exactness_of_call(call: OperatorCall) -> Exactness:
+    def exact_if_sequence_lengths_known(call: OperatorCall) -> Exactness:
         """Return "exact" if the lengths of the sequences are known, else "bound"."""
         return "exact" if describe(call).lengths.known else "bound"
 
@@ -247,7 +247,11 @@ def _declare_flashinfer(
         return _bytes_read_and_written_by_call(call, describe(call))
 
     operator(
-        name, backward="none", bytes=bytes_read_and_written, doubt=exactness_of_call, source=source
+        name,
+        backward="none",
+        bytes=bytes_read_and_written,
+        doubt=exact_if_sequence_lengths_known,
+        source=source,
     )(flashinfer_attention)
 
 

@@ -309,7 +309,7 @@ def register_kernel(
             walk(call, steps)
             return steps.forward
 
-        def gradient_of_call(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+        def gradient_of_recorded_steps(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
             """Return the cost of those gradients of the recorded steps that are trainable."""
             steps = KernelSteps(trainable)
             walk(call, steps)
@@ -317,13 +317,20 @@ def register_kernel(
 
         for name in names:
             operator(
-                name, backward=None if writes else gradient_of_call, doubt=doubt, source=source
+                name,
+                backward=None if writes else gradient_of_recorded_steps,
+                doubt=doubt,
+                source=source,
             )(count_forward_steps)
         for module in modules:
             name = f"{module.partition('.')[0]}::{module.rpartition(':')[2]}"
-            operator(name, module=module, backward=gradient_of_call, doubt=doubt, source=source)(
-                count_forward_steps
-            )
+            operator(
+                name,
+                module=module,
+                backward=gradient_of_recorded_steps,
+                doubt=doubt,
+                source=source,
+            )(count_forward_steps)
         return walk
 
     return register_step_recorder

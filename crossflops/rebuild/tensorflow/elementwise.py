@@ -208,7 +208,7 @@ def _softmax_rule(function: Callable[..., Any]) -> Rule:
     over that axis and all behind it.
     """
 
-    def compute_along_axis(inputs: NodeInputs) -> Result:
+    def compute_softmax_along_axis(inputs: NodeInputs) -> Result:
         """Return `function` of the input along the axis; before opset 13, over that axis and all
         behind it.
         """
@@ -219,7 +219,7 @@ def _softmax_rule(function: Callable[..., Any]) -> Rule:
         axis = inputs.attribute("axis", 1) % len(sizes)
         return tf.reshape(function(tf.reshape(x, [math.prod(sizes[:axis]), -1])), sizes)
 
-    return compute_along_axis
+    return compute_softmax_along_axis
 
 
 def _compute_bit_shift(inputs: NodeInputs) -> Result:

@@ -23,18 +23,18 @@ def draw_published_figures(points: Sequence[PublishedPoint]) -> Canvas | None:
     values = [log10(value) for point in shown for value in (point.exact, point.published)]
     low, high = floor(min(values)), max(ceil(max(values)), floor(min(values)) + 1)
 
-    def x_pixels(value: float) -> float:
+    def x_of_count(value: float) -> float:
         """Return the x coordinate of a count in pixels."""
         return _LEFT + _SIDE * (log10(value) - low) / (high - low)
 
-    def y_pixels(value: float) -> float:
+    def y_of_count(value: float) -> float:
         """Return the y coordinate of a count in pixels."""
         return _TOP + _SIDE * (1 - (log10(value) - low) / (high - low))
 
     shapes: list[Shape] = []
     for power in range(low, high + 1):
         text = short_amount(10**power) if power >= 0 else f"1e{power}"
-        across, down = x_pixels(10.0**power), y_pixels(10.0**power)
+        across, down = x_of_count(10.0**power), y_of_count(10.0**power)
         shapes += [
             DrawnLine(x1=_LEFT, y1=down, x2=_LEFT + _SIDE, y2=down),
             DrawnLine(x1=across, y1=_TOP, x2=across, y2=_TOP + _SIDE),
@@ -46,8 +46,8 @@ def draw_published_figures(points: Sequence[PublishedPoint]) -> Canvas | None:
     )
     shapes += [
         Dot(
-            x=x_pixels(point.exact),
-            y=y_pixels(point.published),
+            x=x_of_count(point.exact),
+            y=y_of_count(point.published),
             radius=3.5,
             ink=_INKS[point.unit],
             hollow=abs(point.published / point.exact - 1) > _FINE,

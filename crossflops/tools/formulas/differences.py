@@ -249,13 +249,13 @@ def _all_pairs_macs_of_layer(tokens: int) -> Callable[[AttentionSizes], int]:
     pairs.
     """
 
-    def layer_macs(layer: AttentionSizes) -> int:
+    def macs_of_all_token_pairs(layer: AttentionSizes) -> int:
         """Return the attention MACs of a layer if each of `tokens` tokens attends to all of
         them.
         """
         return layer.macs_per_pair * tokens**2
 
-    return layer_macs
+    return macs_of_all_token_pairs
 
 
 # Heads of another width, and grouped keys.

@@ -21,12 +21,12 @@ def rule_amount(rule_name: str, formula: str) -> Callable[[Amount], Amount]:
         formula: The text that pages print as the formula of the amount.
     """
 
-    def set_rule_name(amount: Amount) -> Amount:
+    def set_rule_name_and_formula(amount: Amount) -> Amount:
         """Set the name of the rule and the printed formula, and return the function."""
         amount.rule_name = rule_name  # type: ignore[attr-defined]
         return with_formula(formula)(amount)
 
-    return set_rule_name
+    return set_rule_name_and_formula
 
 
 class ArchitectureFormula:

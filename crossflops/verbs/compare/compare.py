@@ -92,7 +92,7 @@ def compare_with_tools(
         UnknownNameError: for a tool that there is not, before any model is built.
         InputError: for questions that do not go together.
     """
-    runner = ToolRunner(comparison.limits, on_progress, single_threaded)
+    runner = ToolRunner(comparison.tool_limits, on_progress, single_threaded)
     request = with_training_step(request, comparison)
     plan = plan_comparison(request, comparison, runner.can_fork)
     with runner:
@@ -107,16 +107,20 @@ def _compare_model(
     """Return the native count and the report of one model, after its tools were run."""
     setting = model.request.setting
     with (
-        naming_model_in_errors(model.number),
+        naming_model_in_errors(model.comparison_index),
         collecting_warnings() as sentences,
         checking_formula_matches() as warn_of_unmatched,
     ):
         attempt = _count_and_run_with_values_if_needed(model, runner, on_progress)
         warn_of_unmatched(attempt.counts.counted[setting.training])
-    answers = answers_to_show(attempt.answers, model.choice)
+    answers = answers_to_show(attempt.answers, model.all_requested_tools)
     compared = msgspec.structs.replace(
         build_comparison_report(
-            attempt.counts, attempt.predictions, setting, answers, model.choice.lessons
+            attempt.counts,
+            attempt.predictions,
+            setting,
+            answers,
+            model.all_requested_tools.lessons,
         ),
         made_with=framework_versions(model.request.is_file),
         warnings=tuple(dict.fromkeys((*model.warnings, *sentences))),
@@ -157,7 +161,7 @@ def _count_and_run_tools(
     setting = model.request.setting
     counts, conventions, early = _count_in_tool_modes(model, runner, on_progress, reason)
     native = counts.counted[setting.training]
-    rebuilt = rebuild_for_tools(model.request, model.choice, native, on_progress)
+    rebuilt = rebuild_for_tools(model.request, model.all_requested_tools, native, on_progress)
     counts = msgspec.structs.replace(counts, rebuilt=rebuilt.counted)
     failures = {**rebuilt.failures, **_write_onnx_for_tools(counts, model, native)}
     later = {tool: entry for tool, entry in conventions.items() if tool not in early}
@@ -191,7 +195,7 @@ def _count_in_tool_modes(
     source, obstacle = runner.take_source_and_reason_for_values(model)
     setting = model.request.setting
     if model.request.train:
-        refuse_steps_of_other_frameworks(source, model.choice)
+        refuse_steps_of_other_frameworks(source, model.all_requested_tools)
     conventions = conventions_of_native_tools(model.group.choice, source)
     on_progress("exporting the model to ONNX")
     counts: dict[bool, CountedModel] = {}

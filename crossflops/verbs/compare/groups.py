@@ -36,11 +36,11 @@ class ToolGroup(msgspec.Struct, frozen=True):
     number: int = 0
 
     @property
-    def size(self) -> int:
+    def tool_count(self) -> int:
         """The number of tools."""
         return len(self.choice.conventions)
 
-    def jobs(self) -> list[Job]:
+    def worker_jobs(self) -> list[Job]:
         """Return one job for each tool of the group; a job describes what a worker runs."""
         points = discovery.plugin_entry_points()
         return [self._make_job(tool, points) for tool in self.choice.conventions]
@@ -124,9 +124,9 @@ def group_for_model(
     """
     natives = choice
     if request.is_file:
-        natives = choice.only(file_reading_tools(choice))
+        natives = choice.with_only_tools(file_reading_tools(choice))
     elif source is not None:
-        natives = choice.only(_native_tools(choice, source))
+        natives = choice.with_only_tools(_native_tools(choice, source))
     return ToolGroup(natives, request, request.given if isolate else source, file, model_index)
 
 
@@ -137,10 +137,10 @@ def conventions_of_native_tools(choice: Choice, source: Source) -> dict[str, Con
     """
     if isinstance(source.model, OnnxFile):
         return choice.conventions
-    natives = choice.only(_native_tools(choice, source))
+    natives = choice.with_only_tools(_native_tools(choice, source))
     if source.weights == FAKE:
         left_out = [tool for tool, value in natives.here.items() if not on_fakes(value)]
-        natives = natives.only(
+        natives = natives.with_only_tools(
             set(natives.conventions) - {*left_out, *file_reading_tools(natives)}
         )
     return natives.conventions

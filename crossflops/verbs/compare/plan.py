@@ -62,7 +62,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     teach_tools: bool = False
 
     @property
-    def limits(self) -> Limits:
+    def tool_limits(self) -> Limits:
         """The limits of the tools: timeout in seconds, memory in bytes, and whether they run in
         workers.
         """

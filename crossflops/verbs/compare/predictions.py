@@ -48,7 +48,7 @@ def predict_from_calls(
         )
         for tool, convention in conventions.items()
         if convention.setting(setting).training == trace.setting.training
-        and not (convention.sees == "node" or convention.weighs)
+        and not (convention.sees == "node" or convention.has_native_cost_weights)
     }
 
 
@@ -83,7 +83,7 @@ def predict_or_give_reason(
 ) -> Predicted:
     """Return the result of `compute`, a tool's prediction, or the reason why there is none."""
 
-    def compute_or_give_reason() -> Predicted:
+    def prediction_or_missing_reason() -> Predicted:
         """Return the prediction, or a MissingPrediction with the reason why it is not possible."""
         try:
             return compute()
@@ -93,7 +93,7 @@ def predict_or_give_reason(
             obstacle = f"it was predicted to fail: {error.message}"
             return MissingPrediction(convention, obstacle, error.message)
 
-    outcome = catch_tool_failure(tool, "predict", compute_or_give_reason)
+    outcome = catch_tool_failure(tool, "predict", prediction_or_missing_reason)
     return _with_tool_name(tool, outcome) if isinstance(outcome, Failure) else outcome
 
 

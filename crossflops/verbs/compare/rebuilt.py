@@ -66,7 +66,7 @@ def rebuild_for_tools(
             }
             continue
         on_progress(f"rebuilding {kind} from {origin}")
-        of_framework = choice.only(tools)
+        of_framework = choice.with_only_tools(tools)
         try:
             program = request.source().model if request.is_file else native.program
             model = rebuild_in_framework(framework, program, native.graph)

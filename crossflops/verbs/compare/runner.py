@@ -56,7 +56,7 @@ class PreparedModel(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
     @property
-    def number(self) -> int:
+    def comparison_index(self) -> int:
         """The index of the model in the comparison, 0 for the first."""
         return self.plan.number
 
@@ -66,7 +66,7 @@ class PreparedModel(msgspec.Struct, frozen=True):
         return self.plan.request
 
     @property
-    def choice(self) -> Choice:
+    def all_requested_tools(self) -> Choice:
         """All tools that were requested, also those for a rebuilt model."""
         return self.plan.choice
 
@@ -195,16 +195,16 @@ class ToolRunner:
         """Stop the workers of a model and start new ones for another request; return the newly
         prepared model.
         """
-        self._started[model.number].cancel_tools(model.number)
+        self._started[model.comparison_index].cancel_tools(model.comparison_index)
         self.clean_up_model(model)
         again = self._prepare_model(msgspec.structs.replace(model.plan, request=request))
-        self._start_workers([again], self._of_model[again.number])
+        self._start_workers([again], self._of_model[again.comparison_index])
         return again
 
     def clean_up_model(self, model: PreparedModel) -> None:
         """Stop the observation of a model's runs and remove its temporary files."""
-        self._watches.pop(model.number, None)
-        self._of_model.pop(model.number).close()
+        self._watches.pop(model.comparison_index, None)
+        self._of_model.pop(model.comparison_index).close()
 
     def take_source_and_reason_for_values(self, model: PreparedModel) -> tuple[Source, str]:
         """Return (built model to count, why its weights needed values); the reason is "" if they
@@ -212,17 +212,21 @@ class ToolRunner:
 
         It is given away: nothing here holds its weights any longer.
         """
-        built = self._sources.pop(model.number) if model.number in self._sources else None
+        built = (
+            self._sources.pop(model.comparison_index)
+            if model.comparison_index in self._sources
+            else None
+        )
         source, reason = built or _build_source_and_reason_for_values(model.request)
         if source.weights != FAKE and source.stored > _LARGE:
-            self._large.add(model.number)
+            self._large.add(model.comparison_index)
         return source, reason
 
     def waiter_for_observed_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
         """Return a function that waits for the runs observed in a forked process and returns them;
         None without such runs.
         """
-        watch = self._watches.get(model.number)
+        watch = self._watches.get(model.comparison_index)
         return watch.result if watch else None
 
     def can_run_tools_while_converting(self, model: PreparedModel) -> bool:
@@ -230,19 +234,19 @@ class ToolRunner:
 
         Large weights are held once while tools run.
         """
-        return model.number not in self._large
+        return model.comparison_index not in self._large
 
     def release_model_tools(self, model: PreparedModel, tools: Collection[str]) -> None:
         """Let these tools begin to run on the model; call this when their numbers are
         predicted.
         """
         if tools:
-            self._released.setdefault(model.number, time.monotonic())
-            self._started[model.number].release_tools(model.number, tools)
+            self._released.setdefault(model.comparison_index, time.monotonic())
+            self._started[model.comparison_index].release_tools(model.comparison_index, tools)
 
     def free_counted_model(self, model: PreparedModel) -> None:
         """Free the memory of a model that was counted."""
-        unfreeze_inherited_objects(collect=model.number in self._large)
+        unfreeze_inherited_objects(collect=model.comparison_index in self._large)
 
     def run_tools(self, model: PreparedModel, failures: Answers) -> Answers:
         """Run all tools on a model; return {tool: answer} in the order in which they end.
@@ -251,16 +255,16 @@ class ToolRunner:
             model: the model.
             failures: of tools that cannot be asked, whose answers these are.
         """
-        begin = self._released.pop(model.number, time.monotonic())
-        answers = self._started[model.number].iterate_results(model.number)
-        return collect_answers(answers, model.group.size, failures, self._on_progress, begin)
+        begin = self._released.pop(model.comparison_index, time.monotonic())
+        answers = self._started[model.comparison_index].iterate_results(model.comparison_index)
+        return collect_answers(answers, model.group.tool_count, failures, self._on_progress, begin)
 
     def run_rebuilt_group(self, group: ToolGroup, failures: Answers) -> Answers:
         """Run the tools of a group on its rebuilt model, in new workers; return {tool: answer}."""
         with self._open_workers([group]) as started:
             answers = started.iterate_results(group.number)
             return collect_answers(
-                answers, group.size, failures, self._on_progress, time.monotonic()
+                answers, group.tool_count, failures, self._on_progress, time.monotonic()
             )
 
     def _prepare_model(self, model: PlannedModel) -> PreparedModel:
@@ -333,13 +337,13 @@ class ToolRunner:
     def _start_workers(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
         """Start workers for the models; `kept` ends them when it is closed."""
         built = {
-            model.number: self._sources[model.number][0]
+            model.comparison_index: self._sources[model.comparison_index][0]
             for model in models
-            if model.plan.is_shared and model.number in self._sources
+            if model.plan.is_shared and model.comparison_index in self._sources
         }
         workers = self._open_workers([model.group for model in models], built)
         started = kept.enter_context(workers)
-        self._started |= dict.fromkeys([model.number for model in models], started)
+        self._started |= dict.fromkeys([model.comparison_index for model in models], started)
 
     def _open_workers(
         self, groups: Sequence[ToolGroup], built: Mapping[int, Source] | None = None
@@ -355,7 +359,7 @@ class ToolRunner:
             return nullcontext(_LocalTools({group.number: group for group in groups}))
         provided = {group.number: group.model for group in groups if group.model}
         return Workers(
-            [job for group in groups for job in group.jobs()],
+            [job for group in groups for job in group.worker_jobs()],
             contents={
                 model_index: (entry.model, entry.args, entry.kwargs)
                 for model_index, entry in provided.items()

@@ -185,7 +185,9 @@ def _whole_model_loads(roofing: RooflineQuestion) -> Loads:
     """
     macs = round((roofing.macs or 0) * roofing.passes)
 
-    def whole_model_load(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
+    def load_of_whole_model(
+        model: ByteModel, formats: Formats, _scale: Fraction
+    ) -> Sequence[Load]:
         """Return a tuple with one load for the whole model: its MACs, and its bytes of weights,
         caches and other tensors.
         """
@@ -208,7 +210,7 @@ def _whole_model_loads(roofing: RooflineQuestion) -> Loads:
         )
         return (load,)
 
-    return whole_model_load
+    return load_of_whole_model
 
 
 def _bytes_in_precision(total: int, per_example: float | None, precision: str) -> int:

@@ -88,12 +88,12 @@ class StepCount(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
     @property
-    def report(self) -> Report:
+    def first_call_report(self) -> Report:
         """The report of the first kind of call."""
         return self.parts[0].report
 
     @property
-    def calls(self) -> int:
+    def model_call_count(self) -> int:
         """The number of calls of the model; if only parts of it are called, the largest number for
         one part.
         """
@@ -459,7 +459,7 @@ def build_training_profile(
     watched = timing.watched
     times = watched.modules if watched is not None else {}
     rows = module_profiles(count, times)
-    report = count.report
+    report = count.first_call_report
     stored = timing.autocast or _main_product_dtype(report)
     peak, doubts = find_profile_peak(against, stored, timing.device, timing.threads)
     if peak is not None and timing.sharing > 1:
@@ -504,7 +504,7 @@ def build_training_profile(
         runtime=timing.runtime,
         device=timing.device,
         examples=_examples_per_step(count),
-        forward_calls=count.calls,
+        forward_calls=count.model_call_count,
         params=_parameter_count(count),
         work=work,
         latencies=timing.latencies,
@@ -564,13 +564,13 @@ def _model_info_of_count(count: StepCount) -> ModelInfo:
     """Return the name and the inputs of the model; if only parts of it are called, with the class
     of the whole model as its name.
     """
-    model = count.report.model
+    model = count.first_call_report.model
     return msgspec.structs.replace(model, name=count.outer[0].class_) if count.outer else model
 
 
 def _parameter_count(count: StepCount) -> int:
     """Return the number of parameters of the whole model."""
-    return count.outer[0].params if count.outer else count.report.params
+    return count.outer[0].params if count.outer else count.first_call_report.params
 
 
 def _parameter_bytes(count: StepCount) -> int:
@@ -579,7 +579,7 @@ def _parameter_bytes(count: StepCount) -> int:
     """
     parts = {part.path: part.report.memory for part in reversed(count.parts)}
     if not count.outer:
-        parts = {"": count.report.memory}
+        parts = {"": count.first_call_report.memory}
     return sum(memory.param_bytes for memory in parts.values() if memory)
 
 
@@ -663,11 +663,11 @@ def _convention_profiles(count: StepCount) -> Iterable[ConventionProfile]:
     """Yield for each requested convention its MACs in the step, and the causes of its difference
     from the native count.
     """
-    accounts: Sequence[Any] = count.report.reconciliations or ()
+    accounts: Sequence[Any] = count.first_call_report.reconciliations or ()
     if len(count.parts) > 1:
         return
-    calls = count.calls
-    for fold in count.report.folds:
+    calls = count.model_call_count
+    for fold in count.first_call_report.folds:
         same = (a for a in accounts if (a.tool, a.edition) == (fold.tool, fold.edition))
         account = next(same, None)
         unit = convention_named(fold.tool, fold.edition).unit
@@ -681,7 +681,7 @@ def _convention_profiles(count: StepCount) -> Iterable[ConventionProfile]:
                 by_module[path] += calls * row.amount // unit
                 path = path.rpartition(".")[0]
         steps = account.explanations if account is not None else ()
-        native = calls * count.report.macs
+        native = calls * count.first_call_report.macs
         total = calls * fold.total
         causes = tuple(ProfileDifference(step.cause, calls * step.amount) for step in steps)
         yield ConventionProfile(

@@ -51,7 +51,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
         return self.fwd_ms is not None
 
     @property
-    def latencies(self) -> Latencies:
+    def latencies_in_seconds(self) -> Latencies:
         """The given times in seconds; raises InputError for an invalid time."""
         values = (self.fwd_ms, self.bwd_ms, self.step_ms)
         for value in values:
@@ -98,7 +98,7 @@ def profile_training(
     if provided:
         device = conditions.against.device or ""
         timing = Timing(
-            latencies=conditions.given.latencies,
+            latencies=conditions.given.latencies_in_seconds,
             device=device,
             notes=("the times were given, and nothing was run",),
         )

@@ -401,7 +401,9 @@ def _converting_live_equations(pure: Pure) -> Iterator[None]:
         closed = _without_dead_equations(traced_values.closed_jaxpr)
         return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
-    def bind_constants(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
+    def bind_complex_and_named_constants(
+        ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any
+    ) -> None:
         """Bind constants to ONNX values: complex ones as pairs, weights with their names."""
         bind(ctx, jaxpr, [_complex_constant_as_pairs(constant) for constant in constants], **more)
         for variable, name in zip(jaxpr.constvars, pure.array_names(constants), strict=True):
@@ -415,7 +417,10 @@ def _converting_live_equations(pure: Pure) -> Iterator[None]:
     with (
         patching_attribute(module, "_trace_to_jaxpr", trace_live_program, inventory.TRACES),
         patching_attribute(
-            module, "_bind_closed_jaxpr_constants", bind_constants, inventory.TRACES
+            module,
+            "_bind_closed_jaxpr_constants",
+            bind_complex_and_named_constants,
+            inventory.TRACES,
         ),
     ):
         yield

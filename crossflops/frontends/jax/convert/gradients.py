@@ -24,12 +24,13 @@ def mark_gradient_stops_and_recomputed_nodes(
 ) -> Graph:
     """Return the graph with marks on nodes that stop gradients or are recomputed."""
 
-    def mark_node(node: Node, enclosing: int | None) -> Node:
+    def with_gradient_marks_of_equation(node: Node, enclosing: int | None) -> Node:
         """Return a node, and those in its bodies, with the marks of their equations."""
         number = origins.get(node.key.partition("@")[0], enclosing)
         bodies = tuple(
             msgspec.structs.replace(
-                body, nodes=tuple(mark_node(node, number) for node in body.nodes)
+                body,
+                nodes=tuple(with_gradient_marks_of_equation(node, number) for node in body.nodes),
             )
             for body in node.bodies
         )
@@ -37,7 +38,7 @@ def mark_gradient_stops_and_recomputed_nodes(
         return msgspec.structs.replace(node.with_training(**marks), bodies=bodies)
 
     return msgspec.structs.replace(
-        graph, nodes=tuple(mark_node(node, None) for node in graph.nodes)
+        graph, nodes=tuple(with_gradient_marks_of_equation(node, None) for node in graph.nodes)
     )
 
 
@@ -89,7 +90,7 @@ def with_custom_derivative_functions(
 ) -> Graph:
     """Return the graph with its functions that have a custom derivative."""
 
-    def inner_node_keys(number: int) -> frozenset[str]:
+    def node_keys_of_equation(number: int) -> frozenset[str]:
         """Return the keys of all nodes that were written for an equation or one inside it."""
         return frozenset(
             node.key
@@ -106,7 +107,7 @@ def with_custom_derivative_functions(
                 kind=own.kind,
                 home=own.home,
                 given=own.given,
-                inside=inner_node_keys(own.number),
+                inside=node_keys_of_equation(own.number),
             )
             for own in applied
         ),

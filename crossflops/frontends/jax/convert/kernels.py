@@ -51,12 +51,12 @@ def kernel_as_jax_code(eqn: Any) -> EquivalentCode | None:
     taken = inspect.signature(interpret).parameters
     params = {name: value for name, value in eqn.params.items() if name in taken}
 
-    def run_kernel(*provided: Any) -> Any:
+    def run_kernel_with_grid_scan(*provided: Any) -> Any:
         """Return the results of the kernel by JAX's interpreter, with a scan over its grid."""
         with _running_grid_as_scan(mapping):
             return interpret(*provided, **params)
 
-    return EquivalentCode(run_kernel, own=True)
+    return EquivalentCode(run_kernel_with_grid_scan, own=True)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def link_equations(
     nodes: dict[str, list[str]] = {}
     made: dict[str, Call] = {}
 
-    def link_node(node: Node, enclosing: int | None) -> Node:
+    def with_call_and_module_path(node: Node, enclosing: int | None) -> Node:
         """Return a node with its call and module path; list it under the call."""
         number = origins.get(node.key.partition("@")[0], enclosing)
         path = chains[number][-1] if number is not None else ""
@@ -69,14 +69,14 @@ def link_equations(
         nodes.setdefault(key, []).append(node.key)
         bodies = tuple(
             msgspec.structs.replace(
-                body, nodes=tuple(link_node(node, number) for node in body.nodes)
+                body, nodes=tuple(with_call_and_module_path(node, number) for node in body.nodes)
             )
             for body in node.bodies
         )
         return msgspec.structs.replace(node, call=key, path=path, bodies=bodies)
 
     graph = msgspec.structs.replace(
-        graph, nodes=tuple(link_node(node, None) for node in graph.nodes)
+        graph, nodes=tuple(with_call_and_module_path(node, None) for node in graph.nodes)
     )
     linked_calls = [
         _equation_call(key, equation, chain, ids, nodes.get(key, ()))
@@ -112,7 +112,7 @@ def _operation_lookup(
         )
         outermost.append(own if above is None else above)
 
-    def node_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
+    def source_operation_of_node(node: Node) -> tuple[str, ConvertedOperation] | None:
         """Return (key, operation) that a node was written for, or None if its cost is unknown."""
         name, _, run = node.key.partition("@")
         number = origins.get(name)
@@ -126,7 +126,7 @@ def _operation_lookup(
             op, equation.inputs, equation.outputs, equation.settings
         )
 
-    return node_operation
+    return source_operation_of_node
 
 
 def _enclosing_module_paths(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:

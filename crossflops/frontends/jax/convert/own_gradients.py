@@ -244,14 +244,16 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
     def result_and_gradients(mark: Any, gradient: Any, *provided: Any) -> Any:
         """Return the result, and the gradient of each operand from the result's gradient."""
 
-        def run_on_operands(*graded: Any) -> Any:
+        def result_with_replaced_operands(*graded: Any) -> Any:
             """Return the result with the operands that get a gradient replaced by these."""
             filled = list(provided)
             for index, array in zip(indices, graded, strict=True):
                 filled[index] = mark(array)
             return result_of_operands(*filled)
 
-        value, pull = jax.vjp(run_on_operands, *(provided[index] for index in indices))
+        value, pull = jax.vjp(
+            result_with_replaced_operands, *(provided[index] for index in indices)
+        )
         return value, *pull(gradient)
 
     with isolating_jax_cache():

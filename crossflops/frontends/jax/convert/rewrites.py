@@ -438,11 +438,13 @@ def _select_branch(branches: list[Any], index: Any, operands: Sequence[Any]) -> 
     if not others:
         return jaxpr_as_fun(last)(*operands)
 
-    def branch_before_last(*provided: Any) -> Any:
+    def results_of_branch_before_last(*provided: Any) -> Any:
         """Return the results of the chosen branch among those before the last."""
         return _select_branch(others, index, provided)
 
-    return lax.cond(index >= len(others), jaxpr_as_fun(last), branch_before_last, *operands)
+    return lax.cond(
+        index >= len(others), jaxpr_as_fun(last), results_of_branch_before_last, *operands
+    )
 
 
 def _linear_solve_equivalent(eqn: Any) -> EquivalentCode:

@@ -126,11 +126,13 @@ def correcting_product_and_norm_rules() -> Iterator[None]:
 def _batch_norm_rule_patch(method: Any) -> Any:
     """Return a patch by which jax2onnx's batch norm rule is used only for running averages."""
 
-    def wrap_batch_norm(original: Any) -> Any:
+    def batch_norm_with_restricted_rule(original: Any) -> Any:
         """Return a batch norm that uses jax2onnx's version only with running averages."""
         by_averages = method.__func__(original)
 
-        def call(module: Any, x: Any, use_running_average: Any = None, **more: Any) -> Any:
+        def run_batch_norm_by_applicable_rule(
+            module: Any, x: Any, use_running_average: Any = None, **more: Any
+        ) -> Any:
             """Run the batch norm: jax2onnx's version for running averages on the last axis."""
             own = module.use_running_average
             is_averaged = own if use_running_average is None else use_running_average
@@ -138,26 +140,40 @@ def _batch_norm_rule_patch(method: Any) -> Any:
             chosen = by_averages if is_averaged and is_last else original
             return chosen(module, x, use_running_average, **more)
 
-        return call
+        return run_batch_norm_by_applicable_rule
 
-    return staticmethod(wrap_batch_norm)
+    return staticmethod(batch_norm_with_restricted_rule)
 
 
 def _feature_norm_rule_patch(method: Any) -> Any:
     """Return a patch by which jax2onnx's norm rule is used only if it reduces scaled axes."""
 
-    def use_norm_rule_only_on_feature_axes(kind: Any, original: Any) -> Any:
+    def 
+<<<<<<<
+use_norm_rule_only_on_feature_axes
+=======
+feature_norm_with_restricted_rule
+>>>>>>>
+(kind: Any, original: Any) -> Any:
         """Return a norm that uses jax2onnx's version only if it reduces over its feature axes."""
         along_features = method.__func__(kind, original)
 
-        def call(module: Any, x: Any, *more: Any, **named: Any) -> Any:
+        def run_feature_norm_by_applicable_rule(
+            module: Any, x: Any, *more: Any, **named: Any
+        ) -> Any:
             """Run the norm: jax2onnx's version if it reduces over its feature axes."""
             is_same = module.reduction_axes == module.feature_axes
             return (along_features if is_same else original)(module, x, *more, **named)
 
-        return call
+        return run_feature_norm_by_applicable_rule
 
-    return classmethod(use_norm_rule_only_on_feature_axes)
+    return classmethod(
+<<<<<<<
+use_norm_rule_only_on_feature_axes
+=======
+feature_norm_with_restricted_rule
+>>>>>>>
+)
 
 
 def _product_rule_replacement(method: Any) -> Any:

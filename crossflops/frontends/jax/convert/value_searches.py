@@ -29,12 +29,14 @@ def finding_producers_without_search() -> Iterator[None]:
         if hasattr(checks, check):
             search_graph = original_attribute(checks, check, inventory.BOUND_VALUES)
 
-            def is_connected(ctx: Any, value: Any) -> bool:
+            def is_value_in_written_graph(ctx: Any, value: Any) -> bool:
                 """Return whether an ONNX value belongs to the graph that is being written."""
                 return _is_in_graph(ctx.builder.nodes, value) or search_graph(ctx, value)
 
             undo.enter_context(
-                patching_attribute(checks, check, is_connected, inventory.BOUND_VALUES)
+                patching_attribute(
+                    checks, check, is_value_in_written_graph, inventory.BOUND_VALUES
+                )
             )
         if hasattr(searches, search):
             search_nodes = original_attribute(searches, search, inventory.NODE_SEARCHES)

@@ -35,14 +35,14 @@ def run_jax_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
     )
     values = _jax_input_values(source, function)
 
-    def compute_outputs(values: list[Any], weights: Any) -> list[Any]:
+    def jax_outputs_as_numpy(values: list[Any], weights: Any) -> list[Any]:
         """Return the outputs of the JAX function on these inputs and weights, as NumPy arrays."""
         results = function.weighted(weights, *map(jax.numpy.asarray, values))
         return [np.asarray(random_key_to_words(result)) for result in jax.tree.leaves(results)]
 
     stored = _called_module_weights(function)
 
-    def run_rounded(generator: Any) -> list[Any]:
+    def outputs_of_rounded_arrays(generator: Any) -> list[Any]:
         """Return the outputs with inputs and weights that are rounded differently."""
         weights = jax.tree.map(
             lambda leaf: (
@@ -50,13 +50,13 @@ def run_jax_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
             ),
             stored,
         )
-        return compute_outputs(
+        return jax_outputs_as_numpy(
             [randomly_rounded_array(value, generator) for value in values], weights
         )
 
     with isolating_jax_cache():
         try:
-            outputs = compute_outputs(values, stored)
+            outputs = jax_outputs_as_numpy(values, stored)
         except Exception as error:  # whatever it is, it does not run on these
             raise InputError(
                 f"in the run of --verify, the model raised {type(error).__name__}: "
@@ -67,7 +67,7 @@ def run_jax_and_measure_rounding(source: Source, setting: Setting) -> ModelRun:
             values,
             list(map(_complex_as_pairs, outputs)),
             _is_random_by_output(function),
-            run_rounded,
+            outputs_of_rounded_arrays,
         )
 
 

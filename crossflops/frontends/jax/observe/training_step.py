@@ -45,7 +45,7 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
         """Return the model's outputs, and the gradients of its trained arrays."""
         every = jax.tree.leaves((provided, arrays))
 
-        def forward(graded: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        def loss_outputs_and_all_outputs(graded: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             """Return the outputs of the loss, and all outputs, for these trained arrays."""
             filled = list(every)
             for index, array in zip(indices, graded, strict=True):
@@ -54,7 +54,9 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
             outputs = jax.tree.leaves(pure.weighted(weights, *own))
             return _jax_loss_outputs(outputs, step), outputs
 
-        ends, back, outputs = jax.vjp(forward, [every[index] for index in indices], has_aux=True)
+        ends, back, outputs = jax.vjp(
+            loss_outputs_and_all_outputs, [every[index] for index in indices], has_aux=True
+        )
         return outputs, back([jnp.ones_like(end) for end in ends])
 
     return replace(pure, weighted=outputs_and_gradients)

@@ -279,7 +279,7 @@ def name_stack_owner(
             keys.setdefault(call.module, call.key)
     kinds = {path: _layer_kind(path, rows, ids) for path in ids}
 
-    def find_owner(names: str) -> NameStackOwner:
+    def owner_of_name_stack(names: str) -> NameStackOwner:
         """Return the parent call, the module and the facts of a name stack."""
         path = innermost_module_path(names) or ""
         module = ids.get(path, 0)
@@ -290,7 +290,7 @@ def name_stack_owner(
         }
         return NameStackOwner(keys.get(module, keys.get(0)), module, facts)
 
-    return find_owner
+    return owner_of_name_stack
 
 
 def _layer_kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:

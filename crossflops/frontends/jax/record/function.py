@@ -81,7 +81,7 @@ def to_pure_function(
     indices = [n for n, leaf in enumerate(leaves) if isinstance(leaf, jax.ShapeDtypeStruct)]
     specs = tuple(_key_words_spec(leaves[n]) for n in indices)
 
-    def fill_arguments(arrays: tuple[Any, ...]) -> Any:
+    def arguments_with_arrays(arrays: tuple[Any, ...]) -> Any:
         """Return (args, kwargs) of the model with these arrays filled in."""
         provided = list(leaves)
         for index, array in zip(indices, arrays, strict=True):
@@ -93,9 +93,9 @@ def to_pure_function(
     elif is_equinox_module(model):
         call, stored = _equinox_module_call(model, training)
     elif is_linen_module(model):
-        call, stored = _linen_module_call(model, fill_arguments, specs, valued)
+        call, stored = _linen_module_call(model, arguments_with_arrays, specs, valued)
     elif is_jax_keras_model(model):
-        call, stored = _keras_model_call(model, fill_arguments, specs, training)
+        call, stored = _keras_model_call(model, arguments_with_arrays, specs, training)
     else:
         call, stored = _plain_function_call(model, training)
 
@@ -104,7 +104,7 @@ def to_pure_function(
 
     def call_with_weights(weights: Any, *arrays: Any) -> Any:
         """Return the result of the model for these weights and input arrays."""
-        positional, named = fill_arguments(arrays)
+        positional, named = arguments_with_arrays(arrays)
         with entering_linen_scopes(called):
             return call(weights, *positional, **named)
 
@@ -186,7 +186,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
 
     definition, stored = nnx.split(model)
 
-    def call_module(state: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_nnx_module(state: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the module's result with these weights, in train or inference mode."""
         own = nnx.merge(definition, _to_jax_arrays(state), copy=True)
         if training:
@@ -196,7 +196,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
         with entering_module_scopes(mark_module_paths(own)):
             return own(*args, **kwargs)
 
-    return call_module, stored
+    return call_nnx_module, stored
 
 
 def _equinox_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
@@ -211,11 +211,11 @@ def _equinox_module_call(model: Any, training: bool) -> tuple[Callable[..., Any]
         equinox.nn.inference_mode(model, value=not training), equinox.is_array
     )
 
-    def call_module(weights: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_equinox_module(weights: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the module's result with these weights."""
         return equinox.combine(_to_jax_arrays(weights), fixed)(*args, **kwargs)
 
-    return call_module, stored
+    return call_equinox_module, stored
 
 
 def _linen_module_call(
@@ -225,20 +225,20 @@ def _linen_module_call(
     import jax
     import jax.numpy as jnp
 
-    def initialize_weights(key: Any, *arrays: Any) -> Any:
+    def initial_linen_variables(key: Any, *arrays: Any) -> Any:
         """Return newly initialized variables of a linen module for these inputs."""
         positional, named = filled(arrays)
         return model.init({"params": key, "dropout": key}, *positional, **named)
 
-    def initial_variables() -> Any:
+    def initial_arrays_or_specs() -> Any:
         """Return the initial variables of the module: arrays, or their shapes and dtypes."""
         if not valued:
-            return jax.eval_shape(initialize_weights, jax.random.key(0), *specs)
-        return initialize_weights(
+            return jax.eval_shape(initial_linen_variables, jax.random.key(0), *specs)
+        return initial_linen_variables(
             jax.random.key(0), *(jnp.zeros(spec.shape, spec.dtype) for spec in specs)
         )
 
-    stored = _run_model_code(initial_variables)
+    stored = _run_model_code(initial_arrays_or_specs)
     return (
         lambda stored, *args, **kwargs: model.apply(_to_jax_arrays(stored), *args, **kwargs)
     ), stored
@@ -318,7 +318,7 @@ def _arrays_with_values(stored: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    def array_or_words(array: Any) -> Any:
+    def array_or_random_key_words(array: Any) -> Any:
         """Return the array, or a random key as words. Raises NormalizeError without values."""
         if isinstance(array, jax.ShapeDtypeStruct):
             raise NormalizeError(
@@ -328,7 +328,7 @@ def _arrays_with_values(stored: Any) -> Any:
             return _Key(jax.random.key_data(array), str(jax.random.key_impl(array)))
         return array
 
-    return jax.tree.map(array_or_words, stored)
+    return jax.tree.map(array_or_random_key_words, stored)
 
 
 def _array_of_one_number(array: Any) -> Any:

@@ -20,7 +20,7 @@ def attention_shape_writer(scale: int | None = None) -> Callable[[SubstituteDraf
     another.
     """
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_attention_shape(draft: SubstituteDraft) -> None:
         """Add nodes with the output shapes of an Attention: the result, and its present state."""
         weights = draft.shape(1)
         if weights is None or len(weights) != 2:
@@ -34,7 +34,7 @@ def attention_shape_writer(scale: int | None = None) -> Callable[[SubstituteDraf
             draft.add_cast(product, draft.output(0), draft.dtype(scale))
         _write_present_state_shape(draft, sizes[0], 8 if scale else 4)
 
-    return write_shape
+    return write_attention_shape
 
 
 def _write_present_state_shape(draft: SubstituteDraft, hidden: int, index: int) -> None:
@@ -52,7 +52,7 @@ def _write_present_state_shape(draft: SubstituteDraft, hidden: int, index: int) 
 def multi_head_shape_writer(past: int, past_length: int) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with a MultiHeadAttention's output shapes to a draft."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_multi_head_attention_shape(draft: SubstituteDraft) -> None:
         """Add nodes with MultiHeadAttention's output shapes: result, present key and value."""
         query, key, value = (draft.shape(i) for i in (0, 1, 2))
         heads, out = draft.integer("num_heads"), draft.output(0)
@@ -71,7 +71,7 @@ def multi_head_shape_writer(past: int, past_length: int) -> Callable[[Substitute
             draft.add_filled_tensor((*query[:2], value[2]), out, draft.dtype(0))
         _write_present_state_shapes(draft, past, past_length, (query, key, value), heads)
 
-    return write_shape
+    return write_multi_head_attention_shape
 
 
 _JOIN = "bsh,btv->bsv"

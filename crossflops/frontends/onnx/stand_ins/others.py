@@ -178,7 +178,7 @@ def regressor_shape_writer(
 ) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with a regressor's output shape (rows, targets)."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_regressor_shape(draft: SubstituteDraft) -> None:
         """Add nodes with the output shape of a regressor: (rows, targets)."""
         rows = _sample_row_count(draft)
         if rows is not None:
@@ -188,7 +188,7 @@ def regressor_shape_writer(
             indices = draft.add_integers((0,) * targets(draft))
             draft.add_node("Gather", (first, indices), draft.output(0), axis=1)
 
-    return write_shape
+    return write_regressor_shape
 
 
 def classifier_shape_writer(
@@ -196,7 +196,7 @@ def classifier_shape_writer(
 ) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds nodes with the shapes of a classifier's labels and scores."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_classifier_shape(draft: SubstituteDraft) -> None:
         """Add nodes with the shapes of a classifier's labels (rows,) and scores (rows, scores)."""
         rows = _sample_row_count(draft)
         texts = draft.list_length("classlabels_strings")
@@ -206,7 +206,7 @@ def classifier_shape_writer(
         _write_filled_output(draft, 0, (rows,), STRING if texts else INT64)
         _write_filled_output(draft, 1, (rows, scores(draft, texts or numbers)))
 
-    return write_shape
+    return write_classifier_shape
 
 
 def _svm_score_count(draft: SubstituteDraft, classes: int) -> int:

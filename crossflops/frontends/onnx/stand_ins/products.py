@@ -40,7 +40,7 @@ def matmul_shape_writer(
 ) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds a MatMul of inputs 0 and `right`, cast to `dtype` if given."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_matmul_shape(draft: SubstituteDraft) -> None:
         """Add a MatMul with the output shape and element type of the draft's node."""
         operands = (draft.input(0), draft.input(right))
         if dtype is None:
@@ -48,13 +48,13 @@ def matmul_shape_writer(
         else:
             draft.add_cast(draft.add_node("MatMul", operands), draft.output(0), dtype(draft))
 
-    return write_shape
+    return write_matmul_shape
 
 
 def nbits_matmul_shape_writer(depth: str = "K", *widths: str) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds products of input 0 with weights sized by attributes."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_nbits_matmul_shape(draft: SubstituteDraft) -> None:
         """Add a MatMul for each output, with weights whose sizes are attributes of the node."""
         for index, width in enumerate(widths):
             if draft.output(index):
@@ -63,7 +63,7 @@ def nbits_matmul_shape_writer(depth: str = "K", *widths: str) -> Callable[[Subst
         if draft.output(len(widths)):
             draft.add_node("Identity", (draft.input(0),), draft.output(len(widths)))
 
-    return write_shape
+    return write_nbits_matmul_shape
 
 
 def write_bnb4_matmul_shape(draft: SubstituteDraft) -> None:
@@ -85,13 +85,13 @@ def gemm_shape_writer(
 ) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds a Gemm of inputs `left` and `right`, cast to `dtype`."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_gemm_shape(draft: SubstituteDraft) -> None:
         """Add a Gemm with the output shape and element type of the draft's node."""
         operands = [draft.add_cast(draft.input(i), "", 1) for i in (left, right)]
         product = draft.add_node_with_attributes("Gemm", operands, "", ("transA", "transB"))
         draft.add_cast(product, draft.output(0), dtype(draft))
 
-    return write_shape
+    return write_gemm_shape
 
 
 def _input_dtype_reader(index: int) -> Callable[[SubstituteDraft], int]:
@@ -152,7 +152,7 @@ def _window_shape_writer(
 ) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds a convolution or pool, also for channels-last data."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_convolution_or_pool_shape(draft: SubstituteDraft) -> None:
         """Add a convolution or pool; between transposes if the channels are the last axis."""
         data, indices = draft.input(0), _spatial_rank(draft, weight)
         turned = draft.integer("channels_last") != 0 if last is None else last
@@ -169,7 +169,7 @@ def _window_shape_writer(
         order = (0, *range(2, indices + 2), 1)
         draft.add_node("Transpose", (result,), draft.output(0), perm=order)
 
-    return write_shape
+    return write_convolution_or_pool_shape
 
 
 def write_nhwc_conv_shape(draft: SubstituteDraft) -> None:

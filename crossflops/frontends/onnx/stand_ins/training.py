@@ -8,13 +8,13 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT64, SubstituteDra
 def shape_writer_like_inputs(*sources: int | None) -> Callable[[SubstituteDraft], None]:
     """Return a function that gives output i the shape of input sources[i] (None: no output)."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_outputs_shaped_like_inputs(draft: SubstituteDraft) -> None:
         """Add an Identity for each output, of the input whose shape it has."""
         for index, source in enumerate(sources):
             if source is not None and draft.output(index) and draft.input(source):
                 draft.add_node("Identity", (draft.input(source),), draft.output(index))
 
-    return write_shape
+    return write_outputs_shaped_like_inputs
 
 
 def write_convolution_gradient_shape(draft: SubstituteDraft) -> None:
@@ -28,12 +28,12 @@ def write_convolution_gradient_shape(draft: SubstituteDraft) -> None:
 def gradient_shape_writer(index: int, gradient: int) -> Callable[[SubstituteDraft], None]:
     """Return a function that adds a gradient whose shape is the value of input `index`."""
 
-    def write_shape(draft: SubstituteDraft) -> None:
+    def write_gradient_shape_from_input_value(draft: SubstituteDraft) -> None:
         """Add a tensor whose shape is the value of an input, in the dtype of the gradient."""
         filled = draft.add_node("ConstantOfShape", (draft.input(index),))
         draft.add_cast(filled, draft.output(0), draft.dtype(gradient))
 
-    return write_shape
+    return write_gradient_shape_from_input_value
 
 
 def write_training_loss_shape(draft: SubstituteDraft) -> None:

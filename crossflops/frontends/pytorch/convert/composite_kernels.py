@@ -58,7 +58,7 @@ class CompositeKernels:
         override = original_attribute(library, "_override_composite_implicit_decomp", index)
         split = original_attribute(library, "_split_decomp_table_to_cia_and_python_decomp", index)
 
-        def override_composite_kernels(composite: Mapping[Any, Any]) -> Any:
+        def override_kernels_from_cache(composite: Mapping[Any, Any]) -> Any:
             """Return a context that gives composite operators other kernels: the cached ones for
             our own table.
             """
@@ -68,7 +68,7 @@ class CompositeKernels:
                 return self._setting_cached_kernels()
             return self._caching_overridden_kernels(override)
 
-        def split_decomposition_table(table: dict[Any, Any]) -> Any:
+        def split_decompositions_from_cache(table: dict[Any, Any]) -> Any:
             """Return the composite and the plain decompositions of a table; for our own table they
             are cached.
             """
@@ -78,12 +78,12 @@ class CompositeKernels:
 
         with (
             patching_attribute(
-                library, "_override_composite_implicit_decomp", override_composite_kernels, index
+                library, "_override_composite_implicit_decomp", override_kernels_from_cache, index
             ),
             patching_attribute(
                 library,
                 "_split_decomp_table_to_cia_and_python_decomp",
-                split_decomposition_table,
+                split_decompositions_from_cache,
                 index,
             ),
         ):

@@ -414,14 +414,14 @@ def _generalize_decomposition(piece: CallDecomposition, run: CallSequence) -> Ca
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = fake_tensor_layout(run.result_values[0])
 
-    def layout_reference(layout: Any) -> Any:
+    def reference_to_layout_owner(layout: Any) -> Any:
         """Return a reference to the operand or result that has this layout; for a tuple a tuple of
         them.
         """
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
-            return tuple(map(layout_reference, layout))
+            return tuple(map(reference_to_layout_owner, layout))
         if layout in operands:
             return _Like(operands.index(layout))
         if layout == result:
@@ -430,7 +430,7 @@ def _generalize_decomposition(piece: CallDecomposition, run: CallSequence) -> Ca
             raise NotUnderstoodError("a layout")
         return layout
 
-    def generalize_sizes(argument: Any) -> Any:
+    def with_result_shape_as_reference(argument: Any) -> Any:
         """Return an argument in which the shape of the result is replaced by the reference
         `_RESULT`.
         """
@@ -439,18 +439,22 @@ def _generalize_decomposition(piece: CallDecomposition, run: CallSequence) -> Ca
                 return _RESULT
             if any(type(item) is int and item > 0 for item in argument):
                 raise NotUnderstoodError("sizes")
-            return type(argument)(map(generalize_sizes, argument))
+            return type(argument)(map(with_result_shape_as_reference, argument))
         return argument
 
     steps = tuple(
         step._replace(
-            args=tuple(map(generalize_sizes, step.args)),
-            kwargs={name: generalize_sizes(value) for name, value in step.kwargs.items()},
-            layout=layout_reference(step.layout),
+            args=tuple(map(with_result_shape_as_reference, step.args)),
+            kwargs={
+                name: with_result_shape_as_reference(value) for name, value in step.kwargs.items()
+            },
+            layout=reference_to_layout_owner(step.layout),
         )
         for step in piece.steps
     )
-    return piece._replace(steps=steps, layouts=tuple(map(layout_reference, piece.layouts)))
+    return piece._replace(
+        steps=steps, layouts=tuple(map(reference_to_layout_owner, piece.layouts))
+    )
 
 
 def _specialize_decomposition(piece: CallDecomposition, run: CallSequence) -> CallDecomposition:
@@ -461,17 +465,17 @@ def _specialize_decomposition(piece: CallDecomposition, run: CallSequence) -> Ca
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = fake_tensor_layout(run.result_values[0])
 
-    def specialize_layout(layout: Any) -> Any:
+    def layout_of_reference(layout: Any) -> Any:
         """Return the layout that a reference means in this run; for a tuple a tuple of them."""
         if isinstance(layout, _Like):
             return result if layout.operand is None else operands[layout.operand]
         return (
             layout
             if layout is None or isinstance(layout, TensorLayout)
-            else tuple(map(specialize_layout, layout))
+            else tuple(map(layout_of_reference, layout))
         )
 
-    def specialize_sizes(argument: Any) -> Any:
+    def with_result_shape_of_this_run(argument: Any) -> Any:
         """Return the shape of this run's result for the reference `_RESULT`; another argument as
         it is.
         """
@@ -479,13 +483,13 @@ def _specialize_decomposition(piece: CallDecomposition, run: CallSequence) -> Ca
 
     steps = tuple(
         step._replace(
-            args=map_leaves(step.args, specialize_sizes),
-            kwargs=map_leaves(step.kwargs, specialize_sizes),
-            layout=specialize_layout(step.layout),
+            args=map_leaves(step.args, with_result_shape_of_this_run),
+            kwargs=map_leaves(step.kwargs, with_result_shape_of_this_run),
+            layout=layout_of_reference(step.layout),
         )
         for step in piece.steps
     )
-    return piece._replace(steps=steps, layouts=tuple(map(specialize_layout, piece.layouts)))
+    return piece._replace(steps=steps, layouts=tuple(map(layout_of_reference, piece.layouts)))
 
 
 # Operators that give the positions of elements that are not 0. A trace without values does not
@@ -941,7 +945,7 @@ def _decomposition_from_traced_nodes(
 
     known: dict[fx.Node, Any] = dict(operands)
 
-    def decomposition_argument(argument: Any) -> Any:
+    def reference_of_traced_tensor(argument: Any) -> Any:
         """Return an argument of a recorded node with a tensor replaced by a reference to an
         operand or an earlier step.
         """
@@ -958,15 +962,15 @@ def _decomposition_from_traced_nodes(
             raise NotUnderstoodError(node.target)
         known[node.node] = PieceResult(number)
         args, kwargs = (
-            map_leaves(node.args, decomposition_argument),
-            map_leaves(node.kwargs, decomposition_argument),
+            map_leaves(node.args, reference_of_traced_tensor),
+            map_leaves(node.kwargs, reference_of_traced_tensor),
         )
         steps.append(
             PieceStep(origin, node.target, args, kwargs, layouts_of_nested_tensors(node.value))
         )
     assert run.signature is not None
     operand_layouts = run.signature[-1]
-    indices = tuple(map(decomposition_argument, outputs))
+    indices = tuple(map(reference_of_traced_tensor, outputs))
     layouts = tuple(
         operand_layouts[at.place] if isinstance(at, PieceOperand) else steps[at.step].layout
         for at in indices
@@ -1045,7 +1049,7 @@ class _DecomposedGraphBuilder:
         metas = [_copy_node_metadata(node) for node in run.nodes]
         made: list[fx.Node] = []
 
-        def to_new_graph_argument(argument: Any) -> Any:
+        def new_graph_node_of_reference(argument: Any) -> Any:
             """Return the node of the new graph that a reference to an operand or a step means;
             another argument as it is.
             """
@@ -1055,12 +1059,12 @@ class _DecomposedGraphBuilder:
 
         for number, step in enumerate(piece.steps):
             args, kwargs = (
-                map_leaves(step.args, to_new_graph_argument),
-                map_leaves(step.kwargs, to_new_graph_argument),
+                map_leaves(step.args, new_graph_node_of_reference),
+                map_leaves(step.kwargs, new_graph_node_of_reference),
             )
             value = own[number] if number in own else self._fakes.tensor_with_layout(step.layout)
             made.append(self._append_call(step.target, args, kwargs, metas[step.origin], value))
-        results = list(map(to_new_graph_argument, piece.results))
+        results = list(map(new_graph_node_of_reference, piece.results))
         if len(run.nodes) > 1:
             outlets = zip(run.outlets, results, strict=True)
             self._cells.update((at, [result]) for at, result in outlets)
@@ -1210,7 +1214,7 @@ def decomposing_by_signature(
         passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION
     )
 
-    def decompose_or_delegate(program: Any, registry: Any) -> Any:
+    def decompose_from_cache_or_by_pytorch(program: Any, registry: Any) -> Any:
         """Return the program decomposed by cached decompositions, or by PyTorch's own pass if that
         is not possible.
         """
@@ -1230,7 +1234,7 @@ def decomposing_by_signature(
         patching_attribute(
             passes,
             "decompose_with_registry",
-            decompose_or_delegate,
+            decompose_from_cache_or_by_pytorch,
             inventory.EXPORT_DECOMPOSITION,
         ),
         patching_attribute(

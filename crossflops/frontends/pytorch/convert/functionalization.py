@@ -230,7 +230,7 @@ class _Functionalization:
         """
         import torch
 
-        def to_reference(argument: Any) -> Any:
+        def reference_of_traced_tensor(argument: Any) -> Any:
             """Return the reference to a tensor's value; another argument as it is."""
             if not isinstance(argument, torch.fx.Node):
                 return argument
@@ -238,7 +238,9 @@ class _Functionalization:
                 return self._add_current_value(self._aliases[argument])
             return self._places[argument]
 
-        return map_leaves(node.args, to_reference), map_leaves(dict(node.kwargs), to_reference)
+        return map_leaves(node.args, reference_of_traced_tensor), map_leaves(
+            dict(node.kwargs), reference_of_traced_tensor
+        )
 
     def _add_current_value(self, alias: _Alias) -> PieceResult:
         """Return the current value of a base or a view; add the steps that derive a view again."""
@@ -273,7 +275,7 @@ class _Functionalization:
         ]
         first = len(self._steps)
 
-        def to_reference(argument: Any) -> Any:
+        def reference_in_enclosing_piece(argument: Any) -> Any:
             """Return a reference of the call's piece as one of this piece."""
             if isinstance(argument, PieceOperand):
                 return operands[argument.place]
@@ -284,10 +286,10 @@ class _Functionalization:
         for step in piece.steps:
             self._add_step(
                 step.target,
-                map_leaves(step.args, to_reference),
-                map_leaves(step.kwargs, to_reference),
+                map_leaves(step.args, reference_in_enclosing_piece),
+                map_leaves(step.kwargs, reference_in_enclosing_piece),
             )
-        result = to_reference(piece.results[0])
+        result = reference_in_enclosing_piece(piece.results[0])
         if not isinstance(result, PieceResult):
             raise NotUnderstoodError("a call that gives what it is given")
         return result
@@ -297,7 +299,7 @@ class _Functionalization:
     ) -> PieceResult:
         """Add a step with the layout of its result; return a reference to the result."""
 
-        def fake_tensor(argument: Any) -> Any:
+        def fake_tensor_of_reference(argument: Any) -> Any:
             """Return the fake tensor of a reference; another argument as it is."""
             if isinstance(argument, PieceOperand):
                 return self._operands[argument.place]
@@ -305,7 +307,8 @@ class _Functionalization:
 
         with self._mode:
             value = target(
-                *map_leaves(list(args), fake_tensor), **map_leaves(kwargs or {}, fake_tensor)
+                *map_leaves(list(args), fake_tensor_of_reference),
+                **map_leaves(kwargs or {}, fake_tensor_of_reference),
             )
         self._values.append(value)
         self._steps.append(

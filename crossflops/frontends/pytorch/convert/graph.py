@@ -313,7 +313,7 @@ def non_parameter_leaves(program: Any, index: ModuleIndex) -> IsInputByLeafName:
     stored = {name for at, name in names.items() if at in graded}
     additional = {
         _tensor_memory_key(parameter)
-        for row, module in zip(index.rows, index.objects, strict=True)
+        for row, module in zip(index.module_descriptions, index.module_objects, strict=True)
         for parameter in module.parameters(recurse=False)
         if not row.names and parameter.requires_grad
     }

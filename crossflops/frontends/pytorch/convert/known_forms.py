@@ -78,7 +78,7 @@ def tracking_writing_place(source_program: Any) -> Iterator[WritingPlace]:
     )
     may_fold = _has_plain_names(source_program)
 
-    def translate_at_place(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+    def translate_and_track_writing_place(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         """Translate an FX node to ONNX, with this node and graph in `writing_place`."""
         graph = kwargs.get("graph_like")
         writing_place.graph = graph if may_fold and graph is model.graph else None
@@ -87,7 +87,7 @@ def tracking_writing_place(source_program: Any) -> Iterator[WritingPlace]:
 
     noted: list[Any] = [None, {}]
 
-    def annotate_once(fx_node: Any, ir_node: Any) -> None:
+    def copy_cached_annotations(fx_node: Any, ir_node: Any) -> None:
         """Copy the annotations of an FX node to an ONNX node; they are computed once for each FX
         node.
         """
@@ -98,8 +98,10 @@ def tracking_writing_place(source_program: Any) -> Iterator[WritingPlace]:
         ir_node.metadata_props.update(noted[1])
 
     with (
-        patching_attribute(exporter, names[0], translate_at_place, inventory.EXPORT_CALLS),
-        patching_attribute(exporter, names[1], annotate_once, inventory.EXPORT_CALLS),
+        patching_attribute(
+            exporter, names[0], translate_and_track_writing_place, inventory.EXPORT_CALLS
+        ),
+        patching_attribute(exporter, names[1], copy_cached_annotations, inventory.EXPORT_CALLS),
     ):
         yield writing_place
 

@@ -71,7 +71,7 @@ def reusing_shape_inference() -> Iterator[None]:
     evaluator = patch_owner(inventory.FOLDED_VALUES)
     evaluate = original_attribute(evaluator, "evaluate", inventory.FOLDED_VALUES)
 
-    def evaluate_constants_once(self: Any, *operator: Any, **attributes: Any) -> Any:
+    def evaluate_operator_on_constants_once(self: Any, *operator: Any, **attributes: Any) -> Any:
         """Return the result of an ONNX operator on constants, which is computed once for equal
         operands.
         """
@@ -92,7 +92,7 @@ def reusing_shape_inference() -> Iterator[None]:
             folder, "_do_inference", infer_node_shapes_once, inventory.FOLDED_SHAPES
         ),
         patching_attribute(
-            evaluator, "evaluate", evaluate_constants_once, inventory.FOLDED_VALUES
+            evaluator, "evaluate", evaluate_operator_on_constants_once, inventory.FOLDED_VALUES
         ),
     ):
         yield
@@ -239,7 +239,9 @@ def renumbering_opsets() -> Iterator[None]:
     library = patch_owner(inventory.VERSION_CONVERTER)
     convert = original_attribute(library, "convert_version", inventory.VERSION_CONVERTER)
 
-    def convert_opset_version(model: Any, target_version: int, *args: Any, **kwargs: Any) -> Any:
+    def renumber_or_convert_opset(
+        model: Any, target_version: int, *args: Any, **kwargs: Any
+    ) -> Any:
         """Convert an ONNX model to another opset version; if its operators do not change, only set
         the version.
         """
@@ -261,7 +263,7 @@ def renumbering_opsets() -> Iterator[None]:
         return None
 
     with patching_attribute(
-        library, "convert_version", convert_opset_version, inventory.VERSION_CONVERTER
+        library, "convert_version", renumber_or_convert_opset, inventory.VERSION_CONVERTER
     ):
         yield
 

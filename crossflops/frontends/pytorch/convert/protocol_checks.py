@@ -24,11 +24,11 @@ def reusing_protocol_attributes() -> Iterator[None]:
         return
     known: dict[type, set[str]] = {}
 
-    def collect_once(protocol: type) -> set[str]:
+    def protocol_attribute_names_once(protocol: type) -> set[str]:
         """Return the attribute names of a protocol, collected once for each protocol."""
         if protocol not in known:
             known[protocol] = collect(protocol)
         return known[protocol]
 
-    with patching_attribute(typing, _COLLECT, collect_once, inventory.PROTOCOLS):
+    with patching_attribute(typing, _COLLECT, protocol_attribute_names_once, inventory.PROTOCOLS):
         yield

@@ -397,11 +397,13 @@ def _sparse_operator() -> Any:
         "int[] distinct, int[] sparse, int[] observed, float[] scales) -> Tensor"
     )
 
-    def empty_result(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+    def empty_tensor_of_sparse_result(
+        operands: Any, operator: str, size: Any, dtype: Any, *facts: Any
+    ) -> Any:
         """Return an uninitialized tensor with the size and dtype of a sparse operator's result."""
         return torch.empty(size, dtype=dtype, device=operands[0].device if operands else "cpu")
 
-    library.impl("on_sparse", empty_result, "CompositeExplicitAutograd")
+    library.impl("on_sparse", empty_tensor_of_sparse_result, "CompositeExplicitAutograd")
     _sparse_operator.library = library  # type: ignore[attr-defined]  # what it defines goes with it
     return torch.ops.crossflops.on_sparse.default
 

@@ -66,27 +66,28 @@ class MutatingCall(NamedTuple):
         own = {argument.name for argument in self.target._schema.arguments
                if argument.alias_info is not None and argument.alias_info.is_write}  # fmt: skip
 
-        def run_on_copies(*args: Any, **kwargs: Any) -> Any:
+        def run_kernel_on_copies(*args: Any, **kwargs: Any) -> Any:
             """Return what the kernel returns and writes."""
             copies: dict[int, Any] = {}
 
-            def copy_once(value: Any) -> Any:
+            def tensor_copy_once(value: Any) -> Any:
                 """Return the copy of a tensor, the same one at each call."""
                 if isinstance(value, list | tuple):
-                    return [copy_once(item) for item in value]
+                    return [tensor_copy_once(item) for item in value]
                 if value is None:
                     return None
                 return copies.setdefault(id(value), value.clone())
 
             by_name = dict(zip(names, args, strict=False)) | kwargs
             arguments = {
-                name: copy_once(value) if name in own else value for name, value in by_name.items()
+                name: tensor_copy_once(value) if name in own else value
+                for name, value in by_name.items()
             }
             positional = [arguments.pop(name) for name in names[: len(args)]]
             result = kernel(*positional, **arguments)
             return (*self.results_without_written_tensors(result), *copies.values())
 
-        return run_on_copies
+        return run_kernel_on_copies
 
     def results_without_written_tensors(self, result: Any) -> tuple[Any, ...]:
         """Return the results of the operator that are not what it writes into."""

@@ -373,10 +373,12 @@ def _importing_with_real_tensors() -> Iterator[None]:
     with _disable_current_modes():  # it imports modules of its own when it is first entered
         usual = SourceFileLoader.exec_module
 
-    def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
+    def exec_module_with_real_tensors(loader: SourceFileLoader, module: ModuleType) -> None:
         """Execute the file of a module without dispatch modes, so that its tensors have values."""
         with _disable_current_modes():
             usual(loader, module)
 
-    with patching_attribute(SourceFileLoader, "exec_module", exec_module, inventory.IMPORTS):
+    with patching_attribute(
+        SourceFileLoader, "exec_module", exec_module_with_real_tensors, inventory.IMPORTS
+    ):
         yield

@@ -55,7 +55,7 @@ class FlexAttentionRunner:
         self._calls: list[str] = []
 
     @property
-    def note(self) -> str:
+    def operator_run_note(self) -> str:
         """The note for the report that FlexAttention ran as operators; "" if it did not."""
         return AS_OPERATORS if self._calls else ""
 

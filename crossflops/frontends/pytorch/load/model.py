@@ -644,7 +644,7 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
         device.type,
         config,
         write_chrome_trace,
-        lambda: attending.note,
+        lambda: attending.operator_run_note,
     )
 
 

@@ -303,7 +303,7 @@ def _register_container_class(kind: Any) -> None:
         stored = values_by_name(value) or {}
         return list(stored.values()), (tuple(stored), _InstanceExtras(value, stored))
 
-    def flatten_with_keys(value: Any) -> tuple[list[Any], Any]:
+    def flatten_container_with_keys(value: Any) -> tuple[list[Any], Any]:
         """Return (key, value) for each value in a container, and (their names, its other
         attributes).
         """
@@ -326,5 +326,5 @@ def _register_container_class(kind: Any) -> None:
         flatten_container,
         rebuild_container,
         serialized_type_name=f"{kind.__module__}.{kind.__qualname__}",
-        flatten_with_keys_fn=flatten_with_keys,
+        flatten_with_keys_fn=flatten_container_with_keys,
     )

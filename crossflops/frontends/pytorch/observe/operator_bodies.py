@@ -140,14 +140,14 @@ def _operator_call_with_recording(
 ) -> Callable[..., Any]:
     """Return a replacement of an operator's `__call__` that records calls of custom operators."""
 
-    def call_recorded(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call_operator_and_record_custom(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call an operator and return its result; record the call if the operator is custom."""
         name = str(self)
         if not recorder.is_recording or name.startswith(OWN):
             return call(self, *args, **kwargs)
         return recorder.run_operator(name, lambda: call(self, *args, **kwargs), args, kwargs)
 
-    return call_recorded
+    return call_operator_and_record_custom
 
 
 def _body_calls(
@@ -197,7 +197,7 @@ def _is_hidden_from_tools(frame: Frame, recorder: Recorder) -> bool:
     """Return True if a tool does not show the frame: it is an operator, or a module outside of the
     model.
     """
-    unnamed = not recorder.index.rows[frame.module].names
+    unnamed = not recorder.index.module_descriptions[frame.module].names
     return frame.level == "operator" or (frame.level == "module" and unnamed)
 
 
@@ -205,7 +205,7 @@ def _body_operator_call(frame: Frame, operator: Call, parent: str, recorder: Rec
     """Return the frame of a call in a custom operator's body as a call with the parent
     `parent`.
     """
-    named = recorder.index.rows[frame.module].names
+    named = recorder.index.module_descriptions[frame.module].names
     return replace(
         to_trace_call(frame),
         key=f"{frame.key} ({operator.target})",

@@ -116,14 +116,14 @@ def patch_checkpoints_to_record(
         its result.
         """
 
-        def run_with_gradients(*provided: Any) -> Any:
+        def run_checkpointed_with_gradients(*provided: Any) -> Any:
             """Call the checkpointed function with gradients on; return its result."""
             with checkpoint.torch.enable_grad():  # as the backward pass runs it
                 return function(*provided)
 
         weights = any(isinstance(provided, checkpoint.torch.nn.Parameter) for provided in args)
         with _assigning_operators_to_checkpoint(recorder, "reentrant", weights=weights):
-            return own(ctx, run_with_gradients, *args)
+            return own(ctx, run_checkpointed_with_gradients, *args)
 
     replace(checkpoint, name, record_generator_checkpoint, inventory.CHECKPOINTS)
     function = checkpoint.CheckpointFunction

@@ -56,7 +56,7 @@ def apply_under_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[
     custom function it applies.
     """
 
-    def apply_named(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply_and_note_as_named(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply a custom autograd function and return its result."""
         before, recorder.applied_by_name = recorder.applied_by_name, function
         try:
@@ -64,7 +64,7 @@ def apply_under_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[
         finally:
             recorder.applied_by_name = before
 
-    return apply_named
+    return apply_and_note_as_named
 
 
 def apply_of_base_class(
@@ -76,14 +76,14 @@ def apply_of_base_class(
     other is a call of a method that the model took before, and is made by `notice`.
     """
 
-    def apply_function(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply_and_notice_if_new(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply a custom autograd function and return its result."""
         if recorder.applied_by_name is function or is_function_unrecorded(function):
             recorder.applied_by_name = None  # functions inside it are applied by themselves
             return apply(function, *args, **kwargs)
         return notice(function, *args, **kwargs)
 
-    return apply_function
+    return apply_and_notice_if_new
 
 
 def apply_with_recording(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,7 +92,7 @@ def apply_with_recording(recorder: Recorder, apply: Callable[..., Any]) -> Calla
     """
     import torch
 
-    def apply_recorded(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply_and_record_autograd_function(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply a custom autograd function and return its result; record its name, its frame and
         its parameters.
         """
@@ -124,7 +124,7 @@ def apply_with_recording(recorder: Recorder, apply: Callable[..., Any]) -> Calla
         finally:
             recorder.in_function = False
 
-    return apply_recorded
+    return apply_and_record_autograd_function
 
 
 def _append_use(use: _FunctionAndArgument, uses: Any) -> Any:
@@ -161,7 +161,9 @@ def is_reentrant_checkpoint(function: Any) -> bool:
 def parameter_names_by_id(recorder: Recorder) -> dict[int, list[str]]:
     """Return the names of the model's parameters by the id of the parameter."""
     names: dict[int, list[str]] = defaultdict(list)
-    for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):
+    for row, module in zip(
+        recorder.index.module_descriptions, recorder.index.module_objects, strict=False
+    ):
         for path in row.names:
             for name, parameter in module._parameters.items():
                 if parameter is not None:  # as a bias that is left out: functions take None, too

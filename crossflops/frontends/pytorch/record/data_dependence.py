@@ -94,7 +94,7 @@ def exporting_with_real_tensors() -> Iterator[RandomDraws]:
                 raise
             return answer
 
-    def keep_fake_result(
+    def fake_result_without_check(
         mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any
     ) -> Any:
         """Return the fake result unchanged, without a check against the real one."""
@@ -104,7 +104,9 @@ def exporting_with_real_tensors() -> Iterator[RandomDraws]:
         patching_attribute(
             FakeTensorMode, "_dispatch_impl", dispatch_with_real_tensors, inventory.FAKE_DISPATCH
         ),
-        patching_attribute(FakeTensorMode, check, keep_fake_result, inventory.FAKE_DISPATCH),
+        patching_attribute(
+            FakeTensorMode, check, fake_result_without_check, inventory.FAKE_DISPATCH
+        ),
         patching_attribute(
             meta_utils, "_safe_copy", _copy_values_of_tensor_or_parameter, inventory.FAKE_COPIES
         ),

@@ -86,14 +86,16 @@ def observing_graphs_before_dead_nodes_go(note: Callable[[Any], None]) -> Iterat
         graph, "eliminate_dead_code", inventory.DEAD_OPERATORS
     )
 
-    def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def note_graph_and_eliminate_dead_code(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Call `note` with the graph, then let PyTorch remove its dead nodes; return what
         that returns.
         """
         note(self)
         return eliminate_dead_code(self, *args, **kwargs)
 
-    with patching_attribute(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
+    with patching_attribute(
+        graph, "eliminate_dead_code", note_graph_and_eliminate_dead_code, inventory.DEAD_OPERATORS
+    ):
         yield
 
 
@@ -107,7 +109,7 @@ def recording_dropped_operators(dropped: DroppedOperators) -> Iterator[None]:
         graph, "eliminate_dead_code", inventory.DEAD_OPERATORS
     )
 
-    def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def eliminate_and_record_dead_operators(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Let PyTorch remove the dead nodes of a graph, and add them to `dropped`; return what
         that returns.
         """
@@ -122,5 +124,7 @@ def recording_dropped_operators(dropped: DroppedOperators) -> Iterator[None]:
         dropped.add_operators(there)
         return result
 
-    with patching_attribute(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):
+    with patching_attribute(
+        graph, "eliminate_dead_code", eliminate_and_record_dead_operators, inventory.DEAD_OPERATORS
+    ):
         yield

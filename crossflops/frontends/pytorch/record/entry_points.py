@@ -89,7 +89,7 @@ def record_calls_that_enclose_operators(undo: ExitStack, recorder: Recorder) -> 
 
 def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
     """Record calls of the forward hooks of all modules until `undo` closes."""
-    for module in recorder.index.objects:
+    for module in recorder.index.module_objects:
         for kind, name in _HOOKS.items():
             hooks = getattr(module, kind)
             for key, hook in list(hooks.items()):
@@ -106,7 +106,7 @@ def _wrap_entry_point(
 ) -> Callable[..., Any]:
     """Return a function that calls `function` and records the call as `name`."""
 
-    def call_unrecorded(*args: Any, **kwargs: Any) -> Any:
+    def call_without_inner_recording(*args: Any, **kwargs: Any) -> Any:
         """Call the function without recording what it calls, as a compiled function runs; return
         its result.
         """
@@ -114,16 +114,16 @@ def _wrap_entry_point(
         with recorder.muting_recorder():
             return function(*args, **kwargs)
 
-    inner = call_unrecorded if compiled else function
+    inner = call_without_inner_recording if compiled else function
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
-    def call_recorded(*args: Any, **kwargs: Any) -> Any:
+    def call_and_record_entry_point(*args: Any, **kwargs: Any) -> Any:
         """Call the function, recorded if recording is on, and return its result."""
         if not recorder.is_recording:
             return function(*args, **kwargs)
         return recorder.run_function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
 
-    return call_recorded
+    return call_and_record_entry_point
 
 
 _ARITHMETIC = (
@@ -308,7 +308,7 @@ def _wrap_torch_function(name: str, function: Callable[..., Any]) -> Callable[..
     """
 
     @functools.wraps(function)
-    def call_recorded(*args: Any, **kwargs: Any) -> Any:
+    def call_and_record_torch_function(*args: Any, **kwargs: Any) -> Any:
         """Call the torch function, recorded if a recorder is active, and return its result."""
         recorder = _RECORDERS[-1] if _RECORDERS else None
         if recorder is None or not recorder.is_recording:
@@ -321,7 +321,7 @@ def _wrap_torch_function(name: str, function: Callable[..., Any]) -> Callable[..
             recorder.run_function(name, "attribute", run, args, kwargs), kwargs
         )
 
-    return call_recorded
+    return call_and_record_torch_function
 
 
 def _run_without_recording_inner_calls(
@@ -459,7 +459,7 @@ def _make_jit_script_compile_originals(
     script = script_module._script_impl  # behind all references to torch.jit.script
 
     @functools.wraps(script)
-    def compile_with_originals(*args: Any, **kwargs: Any) -> Any:
+    def script_with_original_functions(*args: Any, **kwargs: Any) -> Any:
         """Call `torch.jit.script` while the original torch functions are restored; return its
         result.
         """
@@ -471,7 +471,7 @@ def _make_jit_script_compile_originals(
             return script(*args, **kwargs)
 
     _replace_attribute(
-        undo, script_module, "_script_impl", compile_with_originals, inventory.SCRIPT
+        undo, script_module, "_script_impl", script_with_original_functions, inventory.SCRIPT
     )
 
 
@@ -482,7 +482,7 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
     call = nn.Module._call_impl
 
     @functools.wraps(call)
-    def call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_and_record_module(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a module, recorded, and return its result; the model itself is called under the
         recording mode.
         """
@@ -498,7 +498,9 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
                 result if recorder.bare else with_plain_dicts(result)
             )  # tracers see what the model gives
 
-    _replace_attribute(undo, nn.Module, "_call_impl", call_impl, inventory.MODULE_CALLS)
+    _replace_attribute(
+        undo, nn.Module, "_call_impl", call_and_record_module, inventory.MODULE_CALLS
+    )
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}
     for owner in owners:
         forward = vars(owner).get("forward") if issubclass(owner, nn.Module) else None
@@ -517,11 +519,11 @@ def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[.
     """Return a replacement of a module's `forward` that records direct calls."""
 
     @functools.wraps(forward)
-    def forward_recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def run_and_record_forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the module's `forward`, recorded, and return its result."""
         return recorder.run_module_forward(self, forward, args, kwargs)
 
-    return forward_recorded
+    return run_and_record_forward
 
 
 def _hide_autocast(undo: ExitStack) -> None:
@@ -563,13 +565,13 @@ def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: An
     """
     import torch
 
-    def join_items(item: Any) -> Any:
+    def stack_nested_items(item: Any) -> Any:
         """Return nested lists of numbers and tensors as one stacked tensor."""
         if isinstance(item, list | tuple):
-            return torch.ops.aten.stack.default([join_items(part) for part in item])
+            return torch.ops.aten.stack.default([stack_nested_items(part) for part in item])
         return item.detach() if isinstance(item, torch.Tensor) else torch.tensor(item)
 
-    return join_items(data).to(device=device, dtype=dtype)
+    return stack_nested_items(data).to(device=device, dtype=dtype)
 
 
 def _format_traced_number(self: Any, form: str) -> str:

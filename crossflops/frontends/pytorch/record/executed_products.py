@@ -41,15 +41,15 @@ def run_model_and_count_product_flops(
     index = ModuleIndex(model)
     recorder = Recorder(index, without_wrappers=True)
 
-    def current_module_path() -> str:
+    def path_of_running_module() -> str:
         """Return the path of the module that runs now; "" outside of all."""
-        return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
+        return index.module_descriptions[recorder.stack[-1].module].path if recorder.stack else ""
 
     args, kwargs = copy_inputs(args, kwargs)
     with (
         torch.enable_grad(),
         recording_entry_points(recorder, with_captured=False),
-        _counting_product_flops(current_module_path) as executed,
+        _counting_product_flops(path_of_running_module) as executed,
     ):
         model(*args, **kwargs)
     return executed
@@ -79,7 +79,7 @@ def run_program_and_count_product_flops(
             path of its module.
             """
             if n.op == "call_function":
-                at[0] = recorder.index.rows[
+                at[0] = recorder.index.module_descriptions[
                     recorder.frames[frame_number_of_node(n) or 0].module
                 ].path
             with setting_torch_random_state(generator_state_of_node(n, recorder.generators)):

@@ -50,12 +50,12 @@ class ModuleIndex:
         self._rows = [self._describe_module(key, tuple(paths)) for key, paths in names.items()]
 
     @property
-    def rows(self) -> tuple[Module, ...]:
+    def module_descriptions(self) -> tuple[Module, ...]:
         """The descriptions of all modules, in the order of their ids."""
         return tuple(self._rows)
 
     @property
-    def objects(self) -> tuple["nn.Module", ...]:
+    def module_objects(self) -> tuple["nn.Module", ...]:
         """The module objects, in the order of their ids."""
         return tuple(self._objects.values())
 

@@ -39,7 +39,7 @@ def limiting_open_sizes() -> Iterator[OpenSizeCounter]:
     counter = OpenSizeCounter()
     create = original_attribute(ShapeEnv, "create_unbacked_symint", inventory.OPEN_SIZES)
 
-    def create_and_count(shapes: Any, *args: Any, **kwargs: Any) -> Any:
+    def create_and_count_size_symbol(shapes: Any, *args: Any, **kwargs: Any) -> Any:
         """Create the symbol of a size, unless there are too many."""
         counter.number += 1
         if counter.is_past_limit:
@@ -47,6 +47,6 @@ def limiting_open_sizes() -> Iterator[OpenSizeCounter]:
         return create(shapes, *args, **kwargs)
 
     with patching_attribute(
-        ShapeEnv, "create_unbacked_symint", create_and_count, inventory.OPEN_SIZES
+        ShapeEnv, "create_unbacked_symint", create_and_count_size_symbol, inventory.OPEN_SIZES
     ):
         yield counter

@@ -35,7 +35,7 @@ def accepting_sparse_constants() -> Iterator[None]:
 
     usual = original_attribute(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
 
-    def extract_val(value: Any, *args: Any, **kwargs: Any) -> Any:
+    def extract_val_with_sparse_as_fake(value: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a sparse constant as a fake tensor; for another value what PyTorch's tracer
         returns.
         """
@@ -45,7 +45,9 @@ def accepting_sparse_constants() -> Iterator[None]:
         return mode.from_tensor(value)
 
     with (
-        patching_attribute(proxy_tensor, "extract_val", extract_val, inventory.SYMBOLIC_VALUES),
+        patching_attribute(
+            proxy_tensor, "extract_val", extract_val_with_sparse_as_fake, inventory.SYMBOLIC_VALUES
+        ),
         patching_attribute(torch, "smm", _sparse_smm, inventory.SPARSE_PRODUCT),
         patching_attribute(torch.Tensor, "smm", _sparse_smm, inventory.SPARSE_PRODUCT),
     ):

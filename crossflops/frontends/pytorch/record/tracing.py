@@ -118,7 +118,7 @@ def _wrap_trace_question(
     callers outside of PyTorch; with `deny_exporting` it returns False to them.
     """
 
-    def answer_and_record(*args: Any) -> bool:
+    def answer_tracing_question_and_record(*args: Any) -> bool:
         """Call the original function; for callers outside of PyTorch record a True result, and
         return False instead if `denied`.
         """
@@ -129,8 +129,8 @@ def _wrap_trace_question(
         return not deny_exporting
 
     # Dynamo calls it, then
-    answer_and_record._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return answer_and_record
+    answer_tracing_question_and_record._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return answer_tracing_question_and_record
 
 
 def _is_module_of_pytorch(module: str) -> bool:
@@ -167,17 +167,17 @@ def run_and_record_mask_answers(
     """
     denials: list[bool] = []
 
-    def detect_and_record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+    def recording_mask_detection(original: Callable[..., bool]) -> Callable[..., bool]:
         """Return a function that detects if a mask is causal and records the answer."""
 
-        def detect(*args: Any, **kwargs: Any) -> bool:
+        def detect_causal_mask_and_record(*args: Any, **kwargs: Any) -> bool:
             """Return True if a mask is causal, and record the answer."""
             denials.append(original(*args, **kwargs))
             return denials[-1]
 
-        return detect
+        return detect_causal_mask_and_record
 
-    with seeding_random_generators(), _replacing_mask_detection(detect_and_record_answers):
+    with seeding_random_generators(), _replacing_mask_detection(recording_mask_detection):
         try:
             with using_model_copy_for_one_run(model, training) as own:
                 run_torch_model(own, args, kwargs, grad=True)
@@ -191,21 +191,21 @@ def replaying_mask_answers(answers: list[bool]) -> Iterator[None]:
     """Make the detection of causal masks return these answers in order, inside the block."""
     left = iter(answers)
 
-    def detect_or_replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+    def replaying_mask_detection(original: Callable[..., bool]) -> Callable[..., bool]:
         """Return a function that returns the next recorded answer, and detects a causal mask when
         none is left.
         """
 
-        def detect(*args: Any, **kwargs: Any) -> bool:
+        def replay_answer_or_detect_causal_mask(*args: Any, **kwargs: Any) -> bool:
             """Return the next recorded answer, or, when none is left, True if the mask is
             causal.
             """
             answer = next(left, None)
             return original(*args, **kwargs) if answer is None else answer
 
-        return detect
+        return replay_answer_or_detect_causal_mask
 
-    with _replacing_mask_detection(detect_or_replay_answers):
+    with _replacing_mask_detection(replaying_mask_detection):
         yield
 
 

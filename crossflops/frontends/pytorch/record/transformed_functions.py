@@ -41,7 +41,7 @@ def applying_transforms_first() -> Iterator[None]:
     remove = transforms._remove_batch_dim
     unwrap = original_attribute(vmap, "unwrap_batched", inventory.TRANSFORMED_RESULTS)
 
-    def remove_batch_axis(results: Any, level: int) -> tuple[Any, Any]:
+    def without_vmap_batch_axis(results: Any, level: int) -> tuple[Any, Any]:
         """Return the results without the batch axis of a `vmap` level, and the position that this
         axis had in each.
         """
@@ -59,7 +59,7 @@ def applying_transforms_first() -> Iterator[None]:
             operator, "__call__", call_through_transforms, inventory.TRANSFORMED_FUNCTIONS
         ),
         patching_attribute(
-            vmap, "unwrap_batched", remove_batch_axis, inventory.TRANSFORMED_RESULTS
+            vmap, "unwrap_batched", without_vmap_batch_axis, inventory.TRANSFORMED_RESULTS
         ),
     ):
         yield

@@ -433,10 +433,10 @@ def _recording_nodes(
     name = "tensorflow_onnx_mapping"
     mapping = getattr(tfonnx, name)
 
-    def recording_handler(kind: str, handler: Any) -> Any:
+    def handler_with_node_recording(kind: str, handler: Any) -> Any:
         """Return a tf2onnx handler that also records which nodes it writes for an operation."""
 
-        def handle_and_record(graph: Any, node: Any, **named: Any) -> Any:
+        def convert_and_record_added_nodes(graph: Any, node: Any, **named: Any) -> Any:
             """Convert an operation by the handler, and record the nodes that this adds."""
             before, own = set(graph.get_nodes()), node.name
             if kind in _LOOPS:
@@ -452,12 +452,12 @@ def _recording_nodes(
                 if kind not in _LOOPS:
                     notes.origins.update(dict.fromkeys((own, *made), own))
 
-        return handle_and_record
+        return convert_and_record_added_nodes
 
-    def map_handlers(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
+    def convert_by_recording_handlers(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
         """Convert a graph by tf2onnx: handlers record, and `unconverted_kinds` have none."""
         watched = {
-            kind: (recording_handler(kind, handler), *rest)
+            kind: (handler_with_node_recording(kind, handler), *rest)
             for kind, (handler, *rest) in handlers.items()
             if kind in _LOOPS or has_known_cost(DOMAIN, kind)
         }
@@ -474,18 +474,18 @@ def _recording_nodes(
             kept[_HANDING] = (_handler_except_for_nodes(handle, results), *rest)
         return mapping(graph, {**every, **kept}, *more, **named)
 
-    with patching_attribute(tfonnx, name, map_handlers, inventory.HANDLERS):
+    with patching_attribute(tfonnx, name, convert_by_recording_handlers, inventory.HANDLERS):
         yield
 
 
 def _handler_except_for_nodes(handle: Any, names: Container[str]) -> Any:
     """Return a tf2onnx handler that leaves the nodes of these names unchanged."""
 
-    def handle_other_nodes(graph: Any, node: Any, **named: Any) -> Any:
+    def convert_unless_node_is_excluded(graph: Any, node: Any, **named: Any) -> Any:
         """Convert a node by the handler, unless its name is one of `names`."""
         return None if node.name in names else handle(graph, node, **named)
 
-    return handle_other_nodes
+    return convert_unless_node_is_excluded
 
 
 def _begin_tensor_list_empty(graph: Any, loop: Any) -> None:
@@ -618,7 +618,7 @@ def _omitting_weight_copies() -> Iterator[None]:
         """Return an array of this shape that repeats one number, stored only once."""
         return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
 
-    def proto_to_array(tensor: Any, *more: Any, **named: Any) -> Any:
+    def tensor_proto_to_array(tensor: Any, *more: Any, **named: Any) -> Any:
         """Return a TensorProto as an array; without data, an array that repeats one number."""
         if not is_dataless_tensor(tensor):
             return read(tensor, *more, **named)
@@ -631,16 +631,18 @@ def _omitting_weight_copies() -> Iterator[None]:
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         return drop_tensor_data(TensorProto(name=name or "", data_type=kind, dims=values.shape))
 
-    def constant_array(tensor: Any) -> Any:
+    def array_of_tensorflow_constant(tensor: Any) -> Any:
         """Return the array of a TensorFlow constant; one repeated number is stored only once."""
         if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
             return taken(tensor)
         return array_of_one_number(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
 
     with (
-        patching_attribute(numpy_helper, "to_array", proto_to_array, inventory.ONNX_ARRAYS),
+        patching_attribute(numpy_helper, "to_array", tensor_proto_to_array, inventory.ONNX_ARRAYS),
         patching_attribute(numpy_helper, "from_array", array_to_proto, inventory.ONNX_ARRAYS),
-        patching_attribute(utils, "get_tf_tensor_data", constant_array, inventory.CONSTANTS),
+        patching_attribute(
+            utils, "get_tf_tensor_data", array_of_tensorflow_constant, inventory.CONSTANTS
+        ),
     ):
         yield
 

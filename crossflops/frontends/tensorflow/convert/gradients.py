@@ -240,13 +240,13 @@ def argument_names(function: Any) -> list[str]:
 def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
     """Return the graph with marks on these nodes: no gradient flows through their input 0."""
 
-    def sever_node(node: Node) -> Node:
+    def with_severed_input(node: Node) -> Node:
         """Return the node, and those in its bodies, with the input that passes no gradient."""
         bodies = tuple(sever_stopped_nodes(body, stopped) for body in node.bodies)
         indices = (0,) if node.key in stopped else node.training.severed
         return msgspec.structs.replace(node.with_training(severed=indices), bodies=bodies)
 
-    return msgspec.structs.replace(graph, nodes=tuple(map(sever_node, graph.nodes)))
+    return msgspec.structs.replace(graph, nodes=tuple(map(with_severed_input, graph.nodes)))
 
 
 def _with_gradient_marks(

@@ -139,7 +139,7 @@ def _set_begin_pads(node: Any, begin: list[int]) -> None:
 def with_checks_of_lost_attributes(handlers: dict[str, Any]) -> dict[str, Any]:
     """Return tf2onnx's handlers, changed so that no attribute is lost."""
 
-    def with_check(kind: str, handler: Any) -> Any:
+    def handler_with_attribute_check(kind: str, handler: Any) -> Any:
         """Return a tf2onnx handler that first checks the attributes that tf2onnx would lose."""
 
         def check_and_convert(graph: Any, node: Any, **named: Any) -> Any:
@@ -155,6 +155,8 @@ def with_checks_of_lost_attributes(handlers: dict[str, Any]) -> dict[str, Any]:
         return check_and_convert
 
     return {
-        kind: (with_check(kind, handler), *rest) if kind in _REVIEWED else (handler, *rest)
+        kind: (handler_with_attribute_check(kind, handler), *rest)
+        if kind in _REVIEWED
+        else (handler, *rest)
         for kind, (handler, *rest) in handlers.items()
     }

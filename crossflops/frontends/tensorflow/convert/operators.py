@@ -361,7 +361,7 @@ def link_operations(
     made: dict[str, Call] = {}
     nodes: dict[str, list[str]] = {}
 
-    def link_node(node: Node, enclosing: str) -> Node:
+    def with_call_and_module_of_operation(node: Node, enclosing: str) -> Node:
         """Return a node with the call and module of its operation; list it under the call."""
         name = links.operation_name(node)
         call = keys.get(name or "") or (
@@ -372,7 +372,10 @@ def link_operations(
         nodes.setdefault(call.key, []).append(node.key)
         bodies = tuple(
             msgspec.structs.replace(
-                body, nodes=tuple(link_node(node, call.key) for node in body.nodes)
+                body,
+                nodes=tuple(
+                    with_call_and_module_of_operation(node, call.key) for node in body.nodes
+                ),
             )
             for body in node.bodies
         )
@@ -387,7 +390,7 @@ def link_operations(
             operand_names=names or node.operand_names,
         )
 
-    nodes_of_graph = tuple(link_node(node, "") for node in graph.nodes)
+    nodes_of_graph = tuple(with_call_and_module_of_operation(node, "") for node in graph.nodes)
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
     every = tuple(
         msgspec.structs.replace(call, nodes=tuple(nodes[call.key])) if call.key in nodes else call
@@ -414,7 +417,7 @@ def _operation_finder(
     An unrolled loop has the nodes of its body once for each run.
     """
 
-    def find_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
+    def source_operation_of_node(node: Node) -> tuple[str, ConvertedOperation] | None:
         """Return (key, operation) that a node was written for, or None if its cost is unknown."""
         name = links.origin_operation(node)
         call = calls.get(name or "")
@@ -434,7 +437,7 @@ def _operation_finder(
         names = _operation_argument_names(inputs)
         return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, settings, names)
 
-    return find_operation
+    return source_operation_of_node
 
 
 def _fill_missing_shapes(

@@ -42,7 +42,7 @@ def graph_as_function(
     results = [node.name for node in nodes if node.name not in read and node.op not in _NO_RESULTS]
     indices = [name for name in requested if name not in kwargs]
 
-    def run_graph(*provided: Any, **named: Any) -> Any:
+    def run_frozen_graph(*provided: Any, **named: Any) -> Any:
         """Return the results of the frozen graph for these inputs, as a list."""
         inputs = {f"{name}:0": tensor for name, tensor in zip(indices, provided, strict=True)}
         inputs |= {f"{name}:0": tensor for name, tensor in named.items()}
@@ -51,7 +51,7 @@ def graph_as_function(
         )
         return [tensor for op in imported for tensor in op.outputs]
 
-    return run_graph
+    return run_frozen_graph
 
 
 def _graph_inputs_error(requested: list[str], provided_count: int) -> InputError:

@@ -66,7 +66,7 @@ def _loader_that_shows_output_on_failure(
 ) -> Callable[[ModuleType], None]:
     """Return a loader of a module that hides stderr, and shows it only if loading fails."""
 
-    def load_quietly(module: ModuleType) -> None:
+    def load_and_show_output_on_failure(module: ModuleType) -> None:
         """Load a module with stderr hidden; show what it wrote if loading fails."""
         if threading.active_count() > 1:  # what others write to the descriptor would be lost
             load(module)
@@ -79,7 +79,7 @@ def _loader_that_shows_output_on_failure(
                 os.write(shown, spoken.read())
                 raise
 
-    return load_quietly
+    return load_and_show_output_on_failure
 
 
 @contextmanager

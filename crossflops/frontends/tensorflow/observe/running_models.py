@@ -17,7 +17,7 @@ def prepare_tensorflow_run(source: Source, threads: int, setting: Setting) -> Ru
     explicit = function.inputs[: len(function.inputs) - len(function.captured_inputs)]
     tensors = [_random_tensor(tf, spec) for spec in explicit]
 
-    def run_once() -> None:
+    def run_tensorflow_model_once() -> None:
         """Run the model once, and wait for its results."""
         for result in tf.nest.flatten(function._call_flat(tensors, function.captured_inputs)):
             if hasattr(result, "numpy"):
@@ -28,11 +28,13 @@ def prepare_tensorflow_run(source: Source, threads: int, setting: Setting) -> Ru
         tf.profiler.experimental.start(path)
         for step in range(runs):
             with tf.profiler.experimental.Trace(RUN, step_num=step, _r=1):
-                run_once()
+                run_tensorflow_model_once()
         tf.profiler.experimental.stop()
 
     config = "concrete tf.function, results copied out"
-    return RunnableModel(run_once, f"tensorflow {tf.__version__}", "cpu", config, write_profile)
+    return RunnableModel(
+        run_tensorflow_model_once, f"tensorflow {tf.__version__}", "cpu", config, write_profile
+    )
 
 
 def _random_tensor(tf: Any, spec: Any) -> Any:

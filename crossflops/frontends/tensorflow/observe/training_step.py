@@ -67,7 +67,7 @@ def _has_inner_variable_reads(graph: Any) -> bool:
     """
     import tensorflow as tf
 
-    def calls_function(op: Any) -> bool:
+    def has_function_attribute(op: Any) -> bool:
         """Return whether an operation has functions among its attributes."""
         values = op.node_def.attr.values()
         return any(value.WhichOneof("value") == "func" or value.list.func for value in values)
@@ -75,7 +75,7 @@ def _has_inner_variable_reads(graph: Any) -> bool:
     return any(
         tensor.dtype == tf.resource
         for op in graph.get_operations()
-        if calls_function(op)
+        if has_function_attribute(op)
         for tensor in op.inputs
     )
 

@@ -86,7 +86,7 @@ def _freezing_without_copies() -> Iterator[None]:
     kind, write = module._FunctionConverterDataInEager, module.tensor_util.make_tensor_proto
     read = original_attribute(kind, "_eval", inventory.VARIABLE_COPIES)
 
-    def variable_array(self: Any, tensor: Any) -> Any:
+    def variable_as_array_without_copy(self: Any, tensor: Any) -> Any:
         """Return the array of a variable; a large one of floats repeats one stored number."""
         shape = tensor.shape
         if not tensor.dtype.is_floating or not shape.is_fully_defined():
@@ -101,7 +101,9 @@ def _freezing_without_copies() -> Iterator[None]:
         return write(first_value, dtype=values.dtype, shape=values.shape, allow_broadcast=True)
 
     with (
-        patching_attribute(kind, "_eval", variable_array, inventory.VARIABLE_COPIES),
+        patching_attribute(
+            kind, "_eval", variable_as_array_without_copy, inventory.VARIABLE_COPIES
+        ),
         patching_attribute(
             module.tensor_util, "make_tensor_proto", write_tensor_proto, inventory.VARIABLE_PROTOS
         ),

@@ -32,14 +32,16 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
 
     enter = original_attribute(name_scope, "__enter__", inventory.NAME_SCOPES)
 
-    def enter_scope(self: Any) -> Any:
+    def enter_name_scope_and_record_layer(self: Any) -> Any:
         """Enter a name scope, record the layer that opened it, and return the scope's name."""
         entered_scope = enter(self)
         if self.caller is not None:
             scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
         return entered_scope
 
-    with patching_attribute(name_scope, "__enter__", enter_scope, inventory.NAME_SCOPES):
+    with patching_attribute(
+        name_scope, "__enter__", enter_name_scope_and_record_layer, inventory.NAME_SCOPES
+    ):
         yield
 
 
@@ -220,7 +222,7 @@ class NamedLayers(LayerTable):
 
     def operation_scope(self, name: str) -> LayerScope:
         """Return (path, id) of the module of an operation, taken from its name."""
-        path = place_from_name(name).path
+        path = place_from_name(name).innermost_module_path
         while path not in self._ids:
             path = path.rpartition(".")[0]
         return LayerScope(path, self._ids[path])

@@ -19,24 +19,26 @@ def supporting_keyword_tensors() -> AbstractContextManager[object]:
 
     recompute = tf.recompute_grad
 
-    def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+    def recompute_grad_with_keyword_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function recomputed in its backward pass, which takes keyword tensors too."""
 
-        def call(*args: Any, **named: Any) -> Any:
+        def call_with_tensors_as_positional(*args: Any, **named: Any) -> Any:
             """Call the recomputed function with its keyword tensors as positional ones."""
             tensors = {name: value for name, value in named.items() if _contains_tensors(value)}
             plain = {name: value for name, value in named.items() if name not in tensors}
 
-            def run(*provided: Any) -> Any:
+            def call_with_tensors_as_keywords(*provided: Any) -> Any:
                 """Call the original function with its keyword tensors as keywords again."""
                 by_name = dict(zip(tensors, provided[len(args) :], strict=True))
                 return function(*provided[: len(args)], **by_name, **plain)
 
-            return recompute(run)(*args, *tensors.values())
+            return recompute(call_with_tensors_as_keywords)(*args, *tensors.values())
 
-        return call
+        return call_with_tensors_as_positional
 
-    return patching_attribute(tf, "recompute_grad", recompute_grad, inventory.RECOMPUTATION)
+    return patching_attribute(
+        tf, "recompute_grad", recompute_grad_with_keyword_tensors, inventory.RECOMPUTATION
+    )
 
 
 def _contains_tensors(value: Any) -> bool:

@@ -77,9 +77,9 @@ def _without_variable_writes(function: Callable[..., Any]) -> Callable[..., Any]
     """
     import keras
 
-    def run(*provided: Any, **named: Any) -> Any:
+    def run_without_storing_states(*provided: Any, **named: Any) -> Any:
         """Run the function, without storing new states of Keras variables."""
         with keras.StatelessScope():
             return function(*provided, **named)
 
-    return run
+    return run_without_storing_states

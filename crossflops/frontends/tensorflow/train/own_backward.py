@@ -90,7 +90,7 @@ def _gradient_program(own: OwnGradient) -> _Program:
     inputs = [*provided, *_values_from_outside(graph)]
     definition, names = graph.as_graph_def(), [end.name for _, end in ends]
 
-    def run(*values: Any) -> Any:
+    def gradients_of_values(*values: Any) -> Any:
         """Return the gradients that the custom gradient computes from these values."""
         stored = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
         return tf.graph_util.import_graph_def(
@@ -98,7 +98,7 @@ def _gradient_program(own: OwnGradient) -> _Program:
         )
 
     specs = tuple(tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs)
-    return _Program(Source(tf.function(run, autograph=False), specs, {}), graded)
+    return _Program(Source(tf.function(gradients_of_values, autograph=False), specs, {}), graded)
 
 
 def _values_from_outside(graph: Any) -> list[Any]:
