@@ -148,13 +148,7 @@ def _batch_norm_rule_patch(method: Any) -> Any:
 def _feature_norm_rule_patch(method: Any) -> Any:
     """Return a patch by which jax2onnx's norm rule is used only if it reduces scaled axes."""
 
-    def 
-<<<<<<<
-use_norm_rule_only_on_feature_axes
-=======
-feature_norm_with_restricted_rule
->>>>>>>
-(kind: Any, original: Any) -> Any:
+    def feature_norm_with_restricted_rule(kind: Any, original: Any) -> Any:
         """Return a norm that uses jax2onnx's version only if it reduces over its feature axes."""
         along_features = method.__func__(kind, original)
 
@@ -167,13 +161,7 @@ feature_norm_with_restricted_rule
 
         return run_feature_norm_by_applicable_rule
 
-    return classmethod(
-<<<<<<<
-use_norm_rule_only_on_feature_axes
-=======
-feature_norm_with_restricted_rule
->>>>>>>
-)
+    return classmethod(feature_norm_with_restricted_rule)
 
 
 def _product_rule_replacement(method: Any) -> Any:
