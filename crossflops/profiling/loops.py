@@ -43,25 +43,25 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
     """
     trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
 
-    def count_trained_parameters(module: "nn.Module") -> int:
-        """Return how many parameters of the module the optimizer trains."""
+    def count_tensors_of_optimizer(module: "nn.Module") -> int:
+        """Return how many parameter tensors of the module, not elements, the optimizer trains."""
         return sum(id(weight) in trained for weight in module.parameters())
 
     model = max(
-        called, key=count_trained_parameters, default=None
+        called, key=count_tensors_of_optimizer, default=None
     )  # the first of equals was called first
-    if model is None or not count_trained_parameters(model):
+    if model is None or not count_tensors_of_optimizer(model):
         raise LookupError("no called module has parameters of the optimizer")
-    if count_trained_parameters(model) == len(trained):
+    if count_tensors_of_optimizer(model) == len(trained):
         return model
     enclosing = [
         module
         for module in _live_modules()
-        if count_trained_parameters(module) > count_trained_parameters(model)
+        if count_tensors_of_optimizer(module) > count_tensors_of_optimizer(model)
     ]
     return max(
         enclosing,
-        key=lambda module: (count_trained_parameters(module), -_submodule_count(module)),
+        key=lambda module: (count_tensors_of_optimizer(module), -_submodule_count(module)),
         default=model,
     )
 

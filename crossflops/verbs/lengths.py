@@ -99,9 +99,9 @@ def fit_polynomial_pieces(
         if len(pieces) == MOST_PIECES:
             ends = ", ".join(str(piece.last) for piece in pieces[:4])
             raise InputError(
-                f"the cost of {subject} is not a polynomial of its length: it changes after the "
-                f"lengths {ends} and others",
-                "count one length at a time, with --seq N",
+                f"no single polynomial of the length gives the cost of {subject}: a new one "
+                f"begins after the lengths {ends} and others",
+                "count one length at a time: give --seq N instead of --prompt and --generate",
             )
         piece = _fit_piece(count, first, last, hints, rng)
         pieces.append(piece)

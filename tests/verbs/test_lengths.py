@@ -61,7 +61,7 @@ def test_a_hint_saves_counts_and_changes_nothing():
 
 def test_a_cost_without_pieces_is_an_error():
     """A cost that changes at every length is refused."""
-    with pytest.raises(InputError, match="not a polynomial of its length"):
+    with pytest.raises(InputError, match="no single polynomial of the length"):
         fit_polynomial_pieces(lambda n: (n * n.bit_count(),), 2, 4000, [], "a step")
 
 

@@ -228,7 +228,7 @@ def _image_and_text_inputs(
         )
     if "seq" in sizes and sizes["seq"] <= rows:
         raise InputError(
-            f"an image takes {rows} text tokens, but --seq has only {sizes['seq']}",
+            f"--seq must be more than the {rows} tokens of an image, got {sizes['seq']}",
             f"give --seq {rows + 1} or more",
         )
     length = sizes.get("seq", rows + _config_text_length(config, {}))
