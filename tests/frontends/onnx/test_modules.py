@@ -158,7 +158,7 @@ def test_packed_weights_are_parameters_of_their_module(tmp_path):
 )
 def test_node_names_tell_of_modules(name, path):
     """The path that the older PyTorch exporter and tf2onnx write into names."""
-    assert place_from_name(name).path == path
+    assert place_from_name(name).innermost_module_path == path
 
 
 def test_without_any_hint_there_is_the_root(tmp_path):
