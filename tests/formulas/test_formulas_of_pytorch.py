@@ -237,7 +237,9 @@ def test_the_backward_of_a_formula_goes_over_all_others(model: str) -> None:
 
 
 def test_a_formula_of_a_module_sees_the_arguments_of_its_call(model: str) -> None:
-    """Those of the call by position or keyword, then attributes of the module, then defaults."""
+    """The arguments of the call by position or keyword, then attributes of the module, then
+    defaults.
+    """
     own = written(
         model,
         '@crossflops.operator("own::Steps", module="models37:Steps", backward="none")\n'

@@ -26,13 +26,13 @@ DIM = 8
 class Masked(nn.Module):
     """Experts that take the rows of a boolean mask: the export has a graph, and open sizes."""
 
-    def __init__(self):
+    def __init__(self, experts=4):
         super().__init__()
-        self.gate = nn.Linear(DIM, 4, bias=False)
-        self.experts = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(4))
+        self.gate = nn.Linear(DIM, experts, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(experts))
 
     def forward(self, x):
-        """Two of four experts for every row."""
+        """Two experts for every row."""
         chosen = self.gate(x).topk(2).indices
         out = torch.zeros_like(x)
         for number, expert in enumerate(self.experts):
@@ -450,30 +450,31 @@ def test_what_works_in_place_works_once():
     assert crossflops.count(model, (x,)).macs == 3 * 2 * DIM * DIM
 
 
-class ManyMasks(nn.Module):
-    """Twenty experts that take the rows of a boolean mask each."""
+class Caught(nn.Module):
+    """Rows of a mask, twenty times, each with a larger layer instead where it raises."""
 
     def __init__(self):
         super().__init__()
-        self.gate = nn.Linear(DIM, 20, bias=False)
-        self.experts = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(20))
+        self.small = nn.Linear(DIM, DIM, bias=False)
+        self.large = nn.Linear(DIM, 100 * DIM, bias=False)
 
     def forward(self, x):
-        """Two of twenty experts for every row."""
-        chosen = self.gate(x).topk(2).indices
-        out = torch.zeros_like(x)
-        for number, expert in enumerate(self.experts):
-            mask = (chosen == number).any(-1)
-            out[mask] += expert(x[mask])
-        return out
+        """The sum of all results."""
+        total = x.new_zeros(())
+        for _ in range(20):
+            try:
+                total = total + self.small(x[x[:, 0] > -9]).sum()
+            except RuntimeError:
+                total = total + self.large(x).sum()
+        return total
 
 
 @pytest.mark.parametrize("limit", [open_size_limit.OPEN_SIZES, 1000])
 def test_many_open_sizes_end_the_export_without_values(monkeypatch, limit):
-    """What is counted, and what is said to depend on values, is the same without that limit."""
+    """The count, and what is said to depend on values, are the same without that limit."""
     monkeypatch.setattr(open_size_limit, "OPEN_SIZES", limit)
     torch.manual_seed(0)
-    model, x = ManyMasks(), torch.randn(6, DIM)
+    model, x = Masked(experts=20), torch.randn(6, DIM)
     report = crossflops.count(model, x)
     # the gate for six rows, and two experts for each of them
     assert report.macs == 6 * DIM * 20 + 6 * 2 * DIM * DIM
@@ -486,9 +487,23 @@ def test_an_export_without_values_follows_if_values_do_not_help(monkeypatch):
     """Beyond the limit of open sizes, and with no export with values, the sizes stay open."""
     monkeypatch.setattr(tracing, "_export_with_real_values", lambda asked: "it raised ValueError")
     trace = tracing.export_with_values_if_needed(
-        tracing.ExportRequest(ManyMasks(), (torch.randn(6, DIM),), {}, Setting())
+        tracing.ExportRequest(Masked(experts=20), (torch.randn(6, DIM),), {}, Setting())
     )
     assert trace.notes[-1] == "real values did not help: it raised ValueError"
     assert any(
         is_open for _, is_open in data_dependence.tensor_operators_with_size_flags(trace.program)
     )
+
+
+@pytest.mark.parametrize("values_help", [True, False])
+def test_a_model_that_catches_the_error_of_the_limit_takes_its_usual_path(
+    monkeypatch, values_help
+):
+    """No layer stands in for the one that the model runs, also if values do not help."""
+    if not values_help:
+        monkeypatch.setattr(tracing, "_export_with_real_values", lambda request: "it raised")
+    trace = tracing.export_with_values_if_needed(
+        tracing.ExportRequest(Caught(), (torch.randn(6, DIM),), {}, Setting())
+    )
+    called = {node.args[1].name for node in trace.program.graph.nodes if "linear" in node.name}
+    assert called == {"p_small_weight"}

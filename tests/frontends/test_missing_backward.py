@@ -31,24 +31,24 @@ def _(x, w):
     return x.new_empty(x.shape[0], w.shape[0])
 
 
-@torch.library.triton_op("missing::launched", mutates_args=())
-def launched(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+@torch.library.triton_op("missing::kernel_product", mutates_args=())
+def kernel_product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """An operator that may launch kernels of Triton, without `register_autograd`."""
     return F.linear(x, w)
 
 
-@torch.library.custom_op("missing::graded", mutates_args=())
-def graded(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+@torch.library.custom_op("missing::trainable_product", mutates_args=())
+def trainable_product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """With a backward pass, which multiplies once, for x alone."""
     return F.linear(x, w)
 
 
-@graded.register_fake
+@trainable_product.register_fake
 def _(x, w):
     return x.new_empty(x.shape[0], w.shape[0])
 
 
-graded.register_autograd(
+trainable_product.register_autograd(
     lambda ctx, gradient: (gradient @ ctx.saved_tensors[0], None),
     setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[1]),
 )
@@ -90,14 +90,14 @@ def _step(model: nn.Module, formulas: tuple[str, ...] = ()) -> crossflops.Report
 
 MISSING = {
     "missing::product": (torch.ops.missing.product, "register_autograd"),
-    "missing::launched": (torch.ops.missing.launched, "register_autograd"),
+    "missing::kernel_product": (torch.ops.missing.kernel_product, "register_autograd"),
     "Forward": (Forward.apply, "a method backward to the class"),
 }
 
 
 @pytest.mark.parametrize("name", MISSING)
 def test_pytorch_cannot_train_through_it(name: str) -> None:
-    """What the step is about: the backward pass raises."""
+    """PyTorch raises in the backward pass of each of these operators and functions."""
     model = Model(MISSING[name][0])
     with pytest.raises((RuntimeError, NotImplementedError)):
         model(torch.ones(3, 8)).sum().backward()
@@ -121,11 +121,11 @@ def test_a_missing_backward_is_named_with_the_remedy(name: str) -> None:
 
 def test_other_operators_of_the_model_keep_their_backward() -> None:
     """One multiplies once in its own backward pass, whatever another one lacks."""
-    step = _step(Model(lambda x, w: product(graded(x, w) @ w, w)))
+    step = _step(Model(lambda x, w: product(trainable_product(x, w) @ w, w)))
     (row,) = step.uncounted
     assert row.reason.startswith("missing::product")
     assert step.forward_macs == FIRST + OPERATOR + OPERATOR + OPERATOR + LAST
-    # the first product once, by `graded`, and the second for both of its operands
+    # the first product once, by `trainable_product`, and the second for both of its operands
     assert step.backward_input_macs + step.backward_weight_macs == (
         2 * LAST + OPERATOR + 2 * OPERATOR + FIRST
     )
@@ -146,7 +146,9 @@ def test_a_kernel_of_a_library_without_autograd_is_trained_by_its_body(name: str
     assert step.backward_weight_macs == FIRST + OPERATOR + LAST
 
 
-@pytest.mark.parametrize("call", [product, F.linear, graded], ids=["product", "linear", "graded"])
+@pytest.mark.parametrize(
+    "call", [product, F.linear, trainable_product], ids=["product", "linear", "trainable"]
+)
 def test_an_operator_without_gradients_has_none_in_its_body(call) -> None:
     """As PyTorch leaves the gradients of what is before it empty."""
     model = Model(call, detached=True)

@@ -278,12 +278,14 @@ def export_with_values_if_needed(request: ExportRequest) -> TracedProgram:
     except NormalizeError as error:
         refusal = error
     else:
-        return _revise_trace(request, plain)
+        if not sizes.is_past_limit:
+            return _revise_trace(request, plain)
+        refusal = None  # the model caught the error of the limit, and took another path
     # Behind the handler, or the next error would have this one for its context.
     again = _export_with_real_values(request)
     if isinstance(again, TracedProgram):
         return _with_trace_notes(again, _product_difference_sentence(request, again))
-    if sizes.is_past_limit:
+    if sizes.is_past_limit or refusal is None:
         return _with_trace_notes(_attempt_export(request), f"real values did not help: {again}")
     if again and again != refusal.message:
         also = f"{refusal.message}; with values it also fails: {again.removeprefix(REFUSED)}"
