@@ -272,6 +272,7 @@ def export_with_values_if_needed(request: ExportRequest) -> TracedProgram:
     if has_own_fake_tensor(request.model, request.args, request.kwargs):
         return _trace_fake_model(request)
     limited = has_values(request.model, request.args, request.kwargs)
+    refusal: NormalizeError | None = None
     try:
         with limiting_open_sizes() if limited else nullcontext(OpenSizeCounter()) as sizes:
             plain = _attempt_export(request)
@@ -280,7 +281,7 @@ def export_with_values_if_needed(request: ExportRequest) -> TracedProgram:
     else:
         if not sizes.is_past_limit:
             return _revise_trace(request, plain)
-        refusal = None  # the model caught the error of the limit, and took another path
+        # else the model caught the error of the limit, and took another path
     # Behind the handler, or the next error would have this one for its context.
     again = _export_with_real_values(request)
     if isinstance(again, TracedProgram):
