@@ -502,8 +502,8 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
             raise FormulaError(
                 f"two formulas match the operator {keys[0]}: {first.text_for_messages} and "
                 f"{second.text_for_messages}",
-                "change one pattern so that it does not match, or register a formula with the full "
-                "name",
+                "change one pattern so that it does not match, or register a formula with the "
+                "full name",
             )
         return matching[0] if matching else None
 
