@@ -219,7 +219,7 @@ def test_an_image_has_its_tokens_in_the_text(target):
     assert ids.tolist() == [[7] * 4 + [0] * 12]
     assert source.kwargs["pixel_values"].dtype == torch.bfloat16
     assert types(source.model) == {"bfloat16"}
-    with pytest.raises(InputError, match="takes 4 text tokens"):
+    with pytest.raises(InputError, match="more than the 4 tokens of an image, got 4"):
         load_target_source(target(LLAVA), {}, (), sizes={"seq": 4})
 
 
