@@ -110,6 +110,13 @@ class CrossflopsWarning(UserWarning):
     """A warning about a model that the reader of its count should know."""
 
 
+def unreadable_file_error(path: str | Path, error: OSError) -> TargetError:
+    """Return the error for a file that the operating system does not let this process read."""
+    return TargetError(
+        f"cannot read {path}: {error.strerror}", "check the path and the permissions of the file"
+    )
+
+
 def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
     """Return a hint for an unknown name: "did you mean ...?" with similar known names, else
     `otherwise`, else all known names.

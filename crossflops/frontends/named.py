@@ -20,9 +20,11 @@ from crossflops.errors import (
     TargetError,
     error_location,
     nearest_name_hint,
+    unreadable_file_error,
 )
 from crossflops.ir.graph import TensorSpec
 
+_NEAREST = 3  # names that a hint offers
 SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
 
 
@@ -47,7 +49,7 @@ class Library(Protocol):
 
     `names_models` says whether it has names of its own, which may be typed without the prefix. One
     whose names are files has their `suffix`, and needs no prefix. Nor does a folder that has the
-    library's `config` in it.
+    library's `config` in it. `listing` is Python code that prints all names, "" without one.
     """
 
     prefix: str
@@ -55,6 +57,7 @@ class Library(Protocol):
     names_models: bool = True
     suffix: str = ""
     config: str = ""
+    listing: str = ""
 
     def model_names(self) -> Sequence[str]:
         """Return the known names; () if the library lists none, or is not installed. Nothing is
@@ -66,6 +69,26 @@ class Library(Protocol):
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Return the model of this name; `arguments` are its builder's, `sizes` its input's."""
+
+
+def unknown_model_error(library: Library, name: str, known: Sequence[str]) -> TargetError:
+    """Return the error for a name that is not among a library's models, with the nearest names and
+    the command that lists all.
+    """
+    return TargetError(
+        f"{library.package} has no model {name!r}", _unknown_model_hint(library, name, known)
+    )
+
+
+def _unknown_model_hint(library: Library, name: str, known: Sequence[str]) -> str:
+    """Return a hint with the known names most like `name`; with the command that lists all names
+    if none of them is close.
+    """
+    from difflib import get_close_matches  # most runs name nothing wrong
+
+    nearest = get_close_matches(name.casefold(), known, n=_NEAREST, cutoff=0)
+    listed = f'; to list all names: python -c "{library.listing}"' if library.listing else ""
+    return nearest_name_hint(name, known, f"the nearest names are {', '.join(nearest)}{listed}")
 
 
 def make_library_model(
@@ -81,6 +104,8 @@ def make_library_model(
         named = library.make_model(name, arguments, sizes)
     except CrossflopsError:
         raise
+    except PermissionError as error:
+        raise unreadable_file_error(error.filename or name, error) from error
     except ImportError as error:
         if (missing := _missing_package_error(library, name, error)) is None:
             raise
@@ -92,7 +117,7 @@ def make_library_model(
             if not (known := library.model_names())
             else "check the arguments of --arg, --batch, --seq and --image-size"
             if name.partition(".")[0] in known
-            else nearest_name_hint(name, known, f"{library.package} has no model of this name"),
+            else _unknown_model_hint(library, name, known),
         ) from error
     strays = [SIZES[size] for size in sizes if size not in named.sizes]
     if strays and named.specs:

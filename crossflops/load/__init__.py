@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crossflops.errors import TargetError, nearest_name_hint
+from crossflops.errors import TargetError, nearest_name_hint, unreadable_file_error
 from crossflops.load.beside import receive_file_read_ahead, start_file_reader
 from crossflops.load.protobuf import onnx_message_module, parse_model_proto
 from crossflops.load.reader import (
@@ -63,13 +63,17 @@ def start_reading_ahead(path: str) -> None:
 
 
 def reject_pointer_or_web_page(path: str | Path, head: bytes | None = None) -> None:
-    """Raise TargetError if a file is not the model, but a Git LFS pointer or a web page.
+    """Raise TargetError if a file cannot be read, or is a Git LFS pointer or a web page instead of
+    a model.
 
-    `head` is how the file begins, where that is known.
+    `head` has the first bytes of the file; without it they are read.
     """
     if head is None:
-        with open(path, "rb") as file:
-            head = file.read(64)
+        try:
+            with open(path, "rb") as file:
+                head = file.read(64)
+        except OSError as error:
+            raise unreadable_file_error(path, error) from error
     if head.startswith(_POINTER):
         fetch = f"git lfs pull --include {Path(path).name}"
         raise TargetError(f"{path} is a Git LFS pointer, not the model", fetch)
@@ -98,12 +102,14 @@ def _read_without_weights(path: str) -> bytes:
             if not stat.S_ISREG(status.st_mode):
                 raise TargetError(f"cannot read {path}: it is not a regular file", _HINT)
             if not status.st_size:
-                raise TargetError(f"{path} is empty", _HINT)
+                raise TargetError(f"{path} is empty", "export, copy or download the model again")
             with contextlib.closing(
                 mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             ) as mapped:
                 reject_pointer_or_web_page(path, mapped[:64])
                 return copy_without_large_data(mapped)
+    except PermissionError as error:
+        raise unreadable_file_error(path, error) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise TargetError(

@@ -24,6 +24,7 @@ from crossflops.errors import (
     error_location,
     error_words,
     nearest_name_hint,
+    unreadable_file_error,
 )
 from crossflops.frontends import (
     FRONTENDS,
@@ -208,17 +209,23 @@ _SOURCE = "count the model from which it was made: file.py:callable, or an ONNX 
 _ELSEWHERE = {
     ".pte": ("is a program of ExecuTorch, which crossflops does not read", _SOURCE),
     ".pdmodel": (
-        "is a model of PaddlePaddle",
+        "is a model of PaddlePaddle, which crossflops does not read",
         "convert it: paddle2onnx --model_dir FOLDER --model_filename FILE --save_file model.onnx",
     ),
     ".pdiparams": (
-        "has the weights of a model of PaddlePaddle",
+        "has the weights of a model of PaddlePaddle, which crossflops does not read",
         "convert the model: paddle2onnx --model_dir FOLDER --save_file model.onnx",
     ),
-    ".mlmodel": ("is a model of Core ML", _SOURCE),
-    ".mlpackage": ("is a model of Core ML", _SOURCE),
-    ".engine": ("is an engine of TensorRT, which is compiled for one GPU", _SOURCE),
-    ".plan": ("is an engine of TensorRT, which is compiled for one GPU", _SOURCE),
+    ".mlmodel": ("is a model of Core ML, which crossflops does not read", _SOURCE),
+    ".mlpackage": ("is a model of Core ML, which crossflops does not read", _SOURCE),
+    ".engine": (
+        "is an engine of TensorRT, compiled for one GPU, which crossflops does not read",
+        _SOURCE,
+    ),
+    ".plan": (
+        "is an engine of TensorRT, compiled for one GPU, which crossflops does not read",
+        _SOURCE,
+    ),
     ".msgpack": ("has weights of Flax, and no model", "give the file.py:callable that builds it"),
     ".ckpt": ("has weights, and no model", "give the file.py:callable that builds the model"),
 }
@@ -479,6 +486,8 @@ def run_python_file(path: Path, hint: str) -> ModuleType:
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, PermissionError) and error.filename == str(path):
+            raise unreadable_file_error(path, error) from error
         absent = isinstance(error, ModuleNotFoundError) and missing_extra_error(error.name or "")
         if isinstance(absent, MissingExtraError):
             raise absent from error

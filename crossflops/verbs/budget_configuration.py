@@ -316,7 +316,7 @@ def parse_budget_table(file: Path, table: Mapping[str, Any]) -> list[Budget]:
     for name, row in table.items():
         provided = dict(row) if isinstance(row, dict) else {"rules": row}
         where = f"{name} in {file}"
-        _reject_unquoted_dotted_name(name, provided, file)
+        _reject_unknown_tables(name, provided, file)
         target = provided.pop("target", name)
         if not isinstance(target, str) or not target:
             raise InputError(
@@ -352,15 +352,20 @@ def _table_by_budget_name(
     return {budget.name: table for budget in budgets}
 
 
-def _reject_unquoted_dotted_name(name: str, provided: Mapping[str, Any], file: Path) -> None:
-    """Raise InputError for a table such as [budgets.model.onnx], where TOML needs quotes around a
-    name with dots.
+def _reject_unknown_tables(name: str, provided: Mapping[str, Any], file: Path) -> None:
+    """Raise InputError for a misspelt table such as [budgets.m.modles], and for one such as
+    [budgets.model.onnx], where TOML needs quotes around a name with dots.
     """
     for key, value in provided.items():
-        if key not in _KEYS and isinstance(value, dict):
-            heading = config_table_heading(_TABLE, file)[:-1]
-            message = f"{name} in {file} has a table {key}; a name with dots must be in quotes"
-            raise InputError(message, f'write {heading}."{name}.{key}"]')
+        if key in _KEYS or not isinstance(value, dict):
+            continue
+        heading = config_table_heading(_TABLE, file)[:-1]
+        if near := nearest_name_hint(key, _KEYS, " ").strip():
+            raise InputError(f"{name} in {file} has an unknown table {key}", near)
+        raise InputError(
+            f"{name} in {file} has an unknown table {key}",
+            f'write {heading}."{name}.{key}"] if the name of the model is {name}.{key}',
+        )
 
 
 def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Iterator[Budget]:

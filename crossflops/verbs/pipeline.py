@@ -38,7 +38,10 @@ from crossflops.verbs.provenance import build_request_record, framework_versions
 
 _TABLE = "part"
 _KEYS = ("target", "name", "times", *FORMS)
-_HINT = 'write [[part]] with target = "model.onnx", and times = 50 for 50 runs'
+_HINT = (
+    'write a table [[part]] for each model, with a line target = "model.onnx" and, for 50 runs, '
+    "times = 50"
+)
 _FOR_PARTS = frozenset(
     ("--input", "--inputs", "--arg", "--dim", "--trips", "--branch", *SIZES.values())
 )
@@ -121,11 +124,14 @@ def _read_parts(file: Path) -> list[_Part]:
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}", _HINT) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not a TOML file: {error}", _HINT) from error
+        raise InputError(
+            f"{file} is not a valid TOML file: {error}", "correct it at that place"
+        ) from error
     for key in content:
         if key != _TABLE:
             raise InputError(
-                f"unknown key {key} in {file}: a pipeline has [[{_TABLE}]] tables alone", _HINT
+                f"unknown key {key} in {file}, which may have only [[{_TABLE}]] tables",
+                f"write [[{_TABLE}]] instead of it, or remove it",
             )
     rows = content.get(_TABLE)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):

@@ -68,7 +68,10 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
     table = [(numbered[min(reader.line_num, len(numbered)) - 1][0], row) for row in reader]
     table = [(number, row) for number, row in table if any(cell.strip() for cell in row)]
     if not table:
-        raise InputError(f"{path} has no rows", _HINT)
+        raise InputError(
+            f"{path} has no rows",
+            "write a first line of column names, such as model,GMACs, and one line for each model",
+        )
     heads = [head.strip().lstrip("\ufeff") for head in table[0][1]]
     model, size = _find_column(heads, _MODEL), _find_column(heads, _INPUT)
     figures = {

@@ -159,18 +159,24 @@ def refuse_options_of_other_counts(request: Request) -> None:
             "give a config of transformers, such as hf:config.json",
         )
     used = {"batch", "image_size"} if request.images else {"batch"}
-    options: dict[str, object] = {
-        "--input": request.specs, "--inputs": request.inputs_file, "--vary": request.vary,
-        "--observe": request.observe, "--as": request.as_, "--train": request.train,
-        "--shapes": request.shapes, "--dim": request.dims, "--trips": request.trips,
-        "--branch": request.branches, "--train-mode": request.setting.training,
+    inputs: dict[str, object] = {
+        "--input": request.specs, "--inputs": request.inputs_file, "--shapes": request.shapes,
         **{SIZES[name]: size for name, size in request.sizes.items() if name not in used},
     }  # fmt: skip
-    for flag, value in options.items():
+    others: dict[str, object] = {
+        "--vary": request.vary, "--observe": request.observe, "--as": request.as_,
+        "--train": request.train, "--train-mode": request.setting.training,
+        "--dim": request.dims, "--trips": request.trips, "--branch": request.branches,
+    }  # fmt: skip
+    for flag, value in (inputs | others).items():
         if value:
+            reason = (
+                "which sets the inputs of every pass"
+                if flag in inputs
+                else "which counts the passes of generated text natively and in evaluation mode"
+            )
             raise InputError(
-                f"{flag} cannot be combined with --prompt, which sets the inputs of every pass",
-                f"leave out {flag}",
+                f"{flag} cannot be combined with --prompt, {reason}", f"leave out {flag}"
             )
 
 

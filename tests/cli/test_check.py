@@ -443,6 +443,15 @@ def test_a_name_without_quotes_is_corrected_for_its_file(line, tmp_path, monkeyp
     assert 'hint: write [tool.crossflops.budgets."model.onnx"]' in err
 
 
+def test_a_misspelt_table_is_corrected(line, tmp_path, monkeypatch):
+    """Its name is no part of the model's name, which would need quotes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "crossflops.toml").write_text('[budgets.m.modles]\nhead = ["macs <= 1"]\n')
+    error, hint = line("check")[2].splitlines()
+    assert error.endswith("has an unknown table modles")
+    assert hint == "hint: did you mean modules?"
+
+
 def test_outputs_have_files_of_their_own(line, project):
     """One would replace the other. A target that is named twice is held once."""
     project("macs <= 30")

@@ -1,6 +1,11 @@
 """Files and values that cannot be counted are refused in two lines, with what to do instead."""
 
+import builtins
+import errno
+import io
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +33,35 @@ def test_files_of_other_formats_are_named(
     error, hint = capsys.readouterr().err.splitlines()
     assert FILES[suffix] in error
     assert "file.py:callable" in hint or "paddle2onnx" in hint
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [".json", ".ubj", ".txt", ".cbm", ".xml", ".tflite", ".onnx", ".pkl", ".py:build"],
+)
+def test_a_file_without_permission_is_named(
+    suffix: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever reads it: the operating system refuses, and the message has the file's name."""
+    path = tmp_path / f"model{suffix.partition(':')[0]}"
+    path.write_bytes(b"content")
+    usual = io.open
+
+    def open_with_permissions(file: Any, *args: Any, **kwargs: Any) -> Any:
+        if str(file) == str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return usual(file, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "open", open_with_permissions)
+    monkeypatch.setattr(io, "open", open_with_permissions)
+    assert main(["count", f"{tmp_path}/model{suffix}"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: cannot read {path}: Permission denied",
+        "hint: check the path and the permissions of the file",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -210,3 +210,12 @@ def test_torchvision_says_its_usual_input():
     with pytest.raises(TargetError) as caught:
         build_target("torchvision:resnet81", {})
     assert "resnet18" in caught.value.hint
+
+
+def test_an_unknown_name_has_its_nearest_and_a_way_to_list_all(libraries):
+    """Not the hundreds of names that the library has."""
+    with pytest.raises(TargetError) as raised:
+        build_target("timm:qqq", {})
+    assert raised.value.hint.startswith("the nearest names are ")
+    assert raised.value.hint.count(",") < 5
+    assert 'all names: python -c "import timm; print(*timm.list_models())"' in raised.value.hint

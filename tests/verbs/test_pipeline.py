@@ -131,7 +131,7 @@ WRONG = {
     "": "has no [[part]] table",
     "part = 3": "has no [[part]] table",
     "[[parts]]\ntarget = 'vae.onnx'": "unknown key parts",
-    "[[part]": "is not a TOML file",
+    "[[part]": "is not a valid TOML file",
     "[[part]]\nname = 'vae'": "target of part 1",
     "[[part]]\ntarget = 'vae.onnx'\ntimes = 0": "times of part 1",
     "[[part]]\ntarget = 'vae.onnx'\ntimes = 1.5": "times of part 1",

@@ -58,8 +58,9 @@ def _tree_from_block(row: dict[str, Any]) -> Tree:
     leaves = int(row["num_leaves"])
     if row.get("is_linear", "0").strip() == "1":
         raise NormalizeError(
-            "the trees of the file have linear models in their leaves, which have no formula",
-            "train without linear_tree to count the model",
+            "the LightGBM model has linear models in its leaves (linear_tree), which crossflops "
+            "cannot count",
+            "count a model that was trained with linear_tree=False",
         )
     if leaves < 2:
         return Tree((0,), (LEAF,), (LEAF,))

@@ -17,7 +17,8 @@ from crossflops.frontends.boosting.xgboost import xgboost_trees
 from crossflops.load import reject_pointer_or_web_page
 
 _SAVE = (
-    "save it again with save_model: XGBoost as .json or .ubj, LightGBM as .txt, CatBoost as .cbm"
+    "save the model again with save_model: XGBoost as .json or .ubj, LightGBM as .txt, "
+    "CatBoost as .cbm"
 )
 _FIT = "call .fit(X, y) on the model before it is counted"
 
@@ -161,7 +162,8 @@ def _trees_of_catboost_object(model: Any, name: str) -> BoostedTrees:
             model.save_model(str(path), format="json")
         except Exception as error:
             raise InputError(
-                f"CatBoost cannot write {name} as JSON: {error}"[:200],
-                'write it with save_model("model.json", format="json", pool=...) and count that',
+                f"CatBoost cannot save {name} as JSON: {error}"[:200],
+                'save the model with model.save_model("model.json", format="json", pool=POOL), '
+                "and count model.json",
             ) from error
         return catboost_trees(json.loads(path.read_bytes()), name)

@@ -75,7 +75,8 @@ def _tree_from_row(row: Mapping[str, Any]) -> Tree:
         left
     ):
         raise NormalizeError(
-            "a tree of the file has branches to nodes that it does not have", "save it again"
+            "a tree of the XGBoost model is damaged: a branch leads to a node that is missing",
+            "save the model again with save_model, as .json or .ubj",
         )
     return Tree(
         features,

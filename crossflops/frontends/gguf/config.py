@@ -13,7 +13,10 @@ from crossflops.frontends.gguf.architectures import (
 )
 from crossflops.frontends.gguf.reading import GgufFile
 
-_ELSEWHERE = "count the config that the file was made from: hf:config.json or hf:org/name"
+_ELSEWHERE = (
+    "count the model that the .gguf file was converted from instead, by its config: "
+    "hf:path/to/config.json or hf:org/name"
+)
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 
 

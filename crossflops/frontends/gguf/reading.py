@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import TargetError
+from crossflops.errors import TargetError, unreadable_file_error
 from crossflops.frontends.frontend import require_packages
 from crossflops.ir.graph import BLOCK_TYPES
 
@@ -83,6 +83,8 @@ def _open_reader(path: Path) -> Any:
 
     try:
         return gguf.GGUFReader(path)
+    except PermissionError as error:
+        raise unreadable_file_error(path, error) from error
     except Exception as error:  # of a damaged file it raises many kinds
         raise TargetError(f"{path} cannot be read as a .gguf file: {error}", _AGAIN) from error
 

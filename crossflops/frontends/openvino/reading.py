@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 import msgspec
 
-from crossflops.errors import TargetError
+from crossflops.errors import TargetError, unreadable_file_error
 from crossflops.load import reject_pointer_or_web_page
 
 _AGAIN = "write the file again with openvino.save_model"
@@ -224,9 +224,12 @@ class IrConstant(msgspec.Struct, frozen=True, kw_only=True):
         """Return the bytes of a small constant, None of a large one or without the file."""
         if not self.has_read_values or not weights.is_file():
             return None
-        with weights.open("rb") as file:
-            file.seek(self.offset)
-            content = file.read(self.size)
+        try:
+            with weights.open("rb") as file:
+                file.seek(self.offset)
+                content = file.read(self.size)
+        except OSError as error:
+            raise unreadable_file_error(weights, error) from error
         if len(content) < self.size:
             raise TargetError(
                 f"{weights} ends before byte {self.offset + self.size}, which the model reads",

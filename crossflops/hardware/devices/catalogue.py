@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from crossflops.errors import InputError, UnknownNameError
+from crossflops.errors import InputError, UnknownNameError, nearest_name_hint
 from crossflops.hardware.devices.machines import reject_machine_name
 from crossflops.ir.device import Device
 from crossflops.plugins.elsewhere import find_config_table
@@ -585,7 +585,8 @@ def _device_from_table(key: str, row: Any, source: str) -> Device:
     if strays:
         known = ", ".join(fields)
         raise InputError(
-            f"device {key} in {source} has the unknown key {strays[0]}", f"allowed: {known}"
+            f"device {key} in {source} has the unknown key {strays[0]}",
+            nearest_name_hint(strays[0], fields, f"allowed: {known}"),
         )
     try:
         device = msgspec.convert(plain, Device)
@@ -605,8 +606,9 @@ def _reject_small_peaks(device: Device, source: str) -> None:
     for name, value in figures.items():
         if not _LEAST <= value < float("inf"):
             raise InputError(
-                f"{name} of {device.id} in {source} is {value:g}, which is out of range",
-                "use FLOP/s and bytes/s: 112e12 for 112 TFLOP/s, 900e9 for 900 GB/s",
+                f"{name} of {device.id} in {source} must be finite and at least 1e6, "
+                f"got {value:g}",
+                "write it in FLOP/s or bytes/s: 112e12 for 112 TFLOP/s, 900e9 for 900 GB/s",
             )
 
 

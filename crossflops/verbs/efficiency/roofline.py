@@ -375,10 +375,12 @@ def with_bench_result(question: Question) -> tuple[Question, Bench | None]:
             f"the report {question.roof.bench} contains no successful run",
             "run `crossflops bench` again with a batch that fits into the memory",
         )
-    if any(getattr(question.speed, name) is not None for name in WAYS):
+    given = [name for name in WAYS if getattr(question.speed, name) is not None]
+    if given:
+        flag = f"--{given[0].replace('_', '-')}"
         raise InputError(
-            "--bench gives the time of the run, so no other speed can be given",
-            "leave out --bench, or the other speed",
+            f"{flag} cannot be combined with --bench, whose file has the measured time of a pass",
+            f"leave out {flag} to use the time in the file, or leave out --bench",
         )
     if (bench.step is not None) != question.training.train:
         if question.training.train:

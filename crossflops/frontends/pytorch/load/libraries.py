@@ -20,6 +20,7 @@ from crossflops.frontends.named import (
     NamedModel,
     image_input_spec,
     names_in_package_sources,
+    unknown_model_error,
 )
 from crossflops.frontends.pytorch.load.config_inputs import inputs_from_config
 from crossflops.frontends.pytorch.load.config_libraries import CONFIG_LIBRARIES
@@ -47,6 +48,7 @@ class Timm(Library):
 
     prefix = "timm"
     package = "timm"
+    listing = "import timm; print(*timm.list_models())"
 
     def model_names(self) -> Sequence[str]:
         """Return the names of the models in timm's files."""
@@ -103,6 +105,7 @@ class Torchvision(Library):
 
     prefix = "torchvision"
     package = "torchvision"
+    listing = "import torchvision; print(*torchvision.models.list_models())"
 
     def model_names(self) -> Sequence[str]:
         """Return the names of the models in torchvision's files, without quantized ones."""
@@ -119,7 +122,7 @@ class Torchvision(Library):
         models = importlib.import_module("torchvision").models
         known = models.list_models()
         if name.lower() not in known:
-            raise TargetError(f"torchvision has no model {name!r}", nearest_name_hint(name, known))
+            raise unknown_model_error(self, name, known)
         weights = models.get_model_weights(name)
         dtype, arguments = split_weight_dtype(arguments)
         options: dict[str, object] = {"weights": None}

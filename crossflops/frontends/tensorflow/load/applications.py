@@ -3,8 +3,12 @@
 import importlib
 from collections.abc import Mapping, Sequence
 
-from crossflops.errors import TargetError, nearest_name_hint
-from crossflops.frontends.named import Library, NamedModel, names_in_package_sources
+from crossflops.frontends.named import (
+    Library,
+    NamedModel,
+    names_in_package_sources,
+    unknown_model_error,
+)
 from crossflops.ir.graph import TensorSpec
 
 _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a public name
@@ -15,6 +19,7 @@ class Applications(Library):
 
     prefix = "keras"
     package = "keras"
+    listing = "import keras; print(*dir(keras.applications))"
 
     def model_names(self) -> Sequence[str]:
         """Return the names that keras.applications exports, () without Keras."""
@@ -27,8 +32,7 @@ class Applications(Library):
         applications = importlib.import_module("keras.applications")
         known = {public.casefold(): public for public in dir(applications) if public[0].isupper()}
         if name.casefold() not in known:
-            message = f"keras has no application {name!r}"
-            raise TargetError(message, nearest_name_hint(name, known.values()))
+            raise unknown_model_error(self, name, list(known.values()))
         options: dict[str, object] = {"weights": None}
         if side := sizes.get("image_size"):
             options["input_shape"] = (side, side, 3)
