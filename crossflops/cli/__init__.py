@@ -212,7 +212,7 @@ def _open_missing_streams() -> None:
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest descriptor that is free: this one
             stream = os.fdopen(descriptor, "w" if descriptor else "r")
-            patching_attribute(sys, name, stream, inventory.STREAMS).keep()
+            patching_attribute(sys, name, stream, inventory.STREAMS).patch_permanently()
 
 
 def _run_command_line(arguments: Sequence[str] | None) -> int:
@@ -224,7 +224,9 @@ def _run_command_line(arguments: Sequence[str] | None) -> int:
         warnings.simplefilter("always", CrossflopsWarning)
         _WARNED.clear()
         # the way that Python documents
-        patching_attribute(warnings, "showwarning", _print_warning_once, inventory.WARNINGS).keep()
+        patching_attribute(
+            warnings, "showwarning", _print_warning_once, inventory.WARNINGS
+        ).patch_permanently()
     before = os.environ.get(errors.DEBUG)
     if DEBUG in (sys.argv[1:] if arguments is None else arguments):
         os.environ[errors.DEBUG] = "1"  # which workers inherit

@@ -128,7 +128,7 @@ class _DependenceWalk:
                 scope.set_masks(node.outputs, [mask] * len(node.outputs))
             else:
                 results = self.result_masks(node, scope)
-                node, inside = self._mark_bodies(node, scope, group_runs)
+                node, inside = self._with_marked_bodies(node, scope, group_runs)
                 scope.set_masks(node.outputs, results)
                 mask |= inside
             marked.append(_with_number_of_constant_runs(node, mask, provided, group_runs))
@@ -170,10 +170,13 @@ class _DependenceWalk:
             scope.set_masks(node.outputs, self.result_masks(node, scope))
         return scope.masks_of_tensors(body.outputs)
 
-    def _mark_bodies(
+    def _with_marked_bodies(
         self, node: Node, scope: _MaskScope, group_runs: Sequence[int]
     ) -> tuple[Node, _DependenceMask]:
-        """Return the node with marked bodies, and a bit mask of the runs that need an input."""
+        """Return a copy of a node with subgraphs (a loop, a branch or a function call) in which
+        each node of the subgraphs says in how many runs it needs no input; and a bit mask of the
+        groups of runs in which a node of them needs an input.
+        """
         if node.choice == "function":
             body = self._mark_function_body(
                 node.bodies[0], scope.masks_of_tensors(node.inputs), group_runs
@@ -356,7 +359,9 @@ def _with_number_of_constant_runs(
     provided: Sequence[_DependenceMask],
     group_runs: Sequence[int],
 ) -> Node:
-    """Return the node with the number of its runs that need no input, and its varying inputs."""
+    """Return a copy of the node that says in how many of its runs it needs no input of the model,
+    and on which of its own inputs the other runs depend.
+    """
     if not mask:
         return msgspec.structs.replace(node, constant=True)
     full = (

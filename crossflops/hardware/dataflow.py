@@ -303,7 +303,7 @@ def _record_node_sources(node: Node, flow: Flow) -> None:
         return
     inputs = [spec for spec in _inputs_in_results(node, flow) if spec is not None]
     made = next((flow.maker[spec.name] for spec in inputs if spec.name in flow.maker), "")
-    if not made and not _is_view(node):
+    if not made and not _moves_no_tensor(node):
         made = node.key
     stored: dict[str, list[Portion]] = {}
     for spec in {spec.name: spec for spec in inputs}.values():
@@ -330,8 +330,10 @@ def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int |
     return Portion(total if cut is None else min(total, cut), name)
 
 
-def _is_view(node: Node) -> bool:
-    """Return True if the node only gives its input another name or shape."""
+def _moves_no_tensor(node: Node) -> bool:
+    """Return True if the operator of a node is a view, such as Reshape: it moves no data, and its
+    output is its input with another name or shape.
+    """
     known = find_operator_rule(node.op)
     return known is not None and known.traffic in ("view", "alias")
 

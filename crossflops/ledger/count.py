@@ -85,7 +85,9 @@ def _count_node_with_bodies(graph: Graph, node: Node) -> CountedNode | Uncounted
 def count_node(
     node: Node, stored: Mapping[str, str] = {}, checked: bool = True
 ) -> CountedNode | UncountedNode:
-    """Return the count of one node without bodies, or the reason why it is uncounted.
+    """Return the cost of one graph node by the formula of its operator, or an `UncountedNode` with
+    the reason if there is no formula, or if a shape is unknown or invalid. A node with subgraphs
+    is uncounted here.
 
     Raises OperandError where it is `checked` and cannot take its operands.
     """

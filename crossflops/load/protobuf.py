@@ -133,7 +133,9 @@ def _register_lazy_module(name: str) -> None:
     spec.loader.exec_module(module)
     package, _, own_name = name.rpartition(".")
     # else Python looks into it for its spec
-    patching_attribute(sys.modules[package], own_name, module, inventory.ONNX_MODULES).keep()
+    patching_attribute(
+        sys.modules[package], own_name, module, inventory.ONNX_MODULES
+    ).patch_permanently()
 
 
 def _import_onnx_submodule(name: str, suffixes: tuple[str, ...]) -> Any:

@@ -53,8 +53,9 @@ def recurrent_dimensions(node: Node, gates: int) -> Layer:
 
 
 def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
-    """Return the cost of all gates before their activations: I + H MACs, 2 adds for biases and 2
-    compares for clip each.
+    """Return the cost of all gates of an RNN, GRU or LSTM layer, without their activation
+    functions. Each gate of a hidden unit has I + H MACs (I inputs, H hidden units), 2 adds if the
+    layer has biases, and 2 compares if it has `clip`.
     """
     per_unit = Cost(
         macs=layer.inputs + layer.hidden,

@@ -119,7 +119,7 @@ def _library_version_text(library: str) -> str:
 
 
 class _Attribute:
-    """A context manager for one replaced attribute, which `keep` leaves replaced."""
+    """A context manager for one replaced attribute, which `patch_permanently` leaves replaced."""
 
     def __init__(
         self, owner: Any, name: str, value: Any, declared: Patch, leave_foreign: bool
@@ -146,8 +146,8 @@ class _Attribute:
             return
         restore_attribute(self._owner, self._name, self._before)
 
-    def keep(self) -> None:
-        """Replace the attribute for good: without restoring it."""
+    def patch_permanently(self) -> None:
+        """Replace the attribute and never restore it."""
         self.__enter__()
 
 

@@ -35,7 +35,7 @@ class Site:
 
     @property
     def target(self) -> str:
-        """The called class, function or operator."""
+        """The name of the called class, function or operator, such as "aten.conv2d.default"."""
         return self.call.target
 
     @property

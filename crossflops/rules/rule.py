@@ -333,8 +333,8 @@ class Rules:
         self._add_rule("core", about, cause, {"name": name, **more})
 
     def misses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """Declare the cause for which the tool does not see the contractions of these calls; of
-        several declarations that match, the first applies.
+        """Declare that the tool does not see the contractions (MACs) of these calls, and name the
+        cause. If several declarations match a call, the first one applies.
 
         Args:
             name: The id of the rule.

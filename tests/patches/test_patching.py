@@ -82,7 +82,11 @@ def test_a_later_patch_that_fails_takes_the_earlier_ones_with_it():
 
 
 @pytest.mark.parametrize(
-    "act", [original_attribute, lambda *given: patching_attribute(*given[:2], 1, LIBRARY).keep()]
+    "act",
+    [
+        original_attribute,
+        lambda *given: patching_attribute(*given[:2], 1, LIBRARY).patch_permanently(),
+    ],
 )
 def test_a_target_that_is_gone_is_named_with_its_release(act):
     """The message has the path and the library, the hint the releases that have it."""

@@ -236,7 +236,7 @@ def record_torch_run(
         escaping_module_names(), faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):  # fmt: skip
-        recorded = _trace_with_attention_masks(ExportRequest(model, args, kwargs, setting))
+        recorded = _export_with_mask_note(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
         operators = operator_calls(exported, recorder.frames, recorder.policies)
         operators = mark_sparsity_dependent_calls(exported, operators)
@@ -281,9 +281,9 @@ def record_torch_run(
     )
 
 
-def _trace_with_attention_masks(request: ExportRequest) -> TracedProgram:
-    """Export the model; return the traced program, with a note on how many MACs FlexAttention's
-    masks skip.
+def _export_with_mask_note(request: ExportRequest) -> TracedProgram:
+    """Export the model with torch.export and return the traced program. If the model uses
+    FlexAttention with masks, a note in the program says how many MACs the masks skip.
 
     Raises ValuesNeededError where a model without values has such masks.
     """

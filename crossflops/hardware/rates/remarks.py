@@ -65,7 +65,7 @@ def macs_source_remarks(
     if numerator.origin == "given":
         return Remarks(tuple(_external_macs_notes(numerator, question, report)), ())
     if numerator.origin == "sizes":
-        return Remarks(tuple(_size_rule_notes(numerator)), ())
+        return Remarks(tuple(_estimate_notes(numerator)), ())
     assert report is not None
     batch, native = question.speed.batch, numerator.origin == "native"
     notes = list(_macs_per_total_notes(numerator))
@@ -104,8 +104,10 @@ def _external_macs_notes(
     yield from _example_notes(report)
 
 
-def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
-    """Yield notes on MACs that a rule estimates from the sizes of a language model."""
+def _estimate_notes(numerator: Numerator) -> Iterator[str]:
+    """Yield notes for a report whose MACs were estimated from the sizes of a language model
+    (parameters, layers, width, sequence length) instead of counted.
+    """
     yield (
         "MACs per token are estimated by a rule, not counted; N is the number of parameters "
         "in matrix products"

@@ -64,7 +64,7 @@ def _cause_tool_blocks(id: str) -> list[Block]:
     rows = [
         Row((f"{convention.tool}@{convention.edition}", words))
         for convention in all_conventions()
-        if (words := _convention_cause_text(convention, id))
+        if (words := _behavior_of_tool(convention, id))
     ]
     if not rows:
         return []
@@ -72,8 +72,10 @@ def _cause_tool_blocks(id: str) -> list[Block]:
     return [Heading("Which tools have it"), Table(columns=columns, rows=tuple(rows))]
 
 
-def _convention_cause_text(convention: Convention, id: str) -> str:
-    """Return a text on what a convention does that has this cause, or "" if nothing."""
+def _behavior_of_tool(convention: Convention, id: str) -> str:
+    """Return a text on what a tool does that leads to a difference with this cause id, from the
+    properties and rules of its convention; "" if the tool does nothing like it.
+    """
     sentences = [_rule_text(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]

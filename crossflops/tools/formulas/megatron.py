@@ -250,8 +250,9 @@ def minus_gpt_oss_macs_outside_window(work: TokenSequence) -> int:
     "(2 L h - A) T^2 of Qwen3, before halving: h is used instead of H d, the width of all heads",
 )
 def extra_qwen_attention_macs(work: TokenSequence) -> int:
-    """Return how many more attention MACs NeMo's formula counts for Qwen3, where the total width
-    of the heads is the hidden size; 0 for other models. The rule counts half of them.
+    """Return how many MACs of attention NeMo's formula counts too many (negative: too few) for
+    Qwen3, because it uses the hidden size as the total width of the heads; 0 for other models.
+    Without a causal mask: the rule halves the number.
     """
     return of.extra_attention_macs_of_hidden_width(work) if _is_qwen3(work) else 0
 

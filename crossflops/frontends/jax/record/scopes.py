@@ -64,7 +64,7 @@ def mark_module_paths(model: Any) -> set[type]:
     """Write its path into each module, in place; return the classes of the modules."""
     classes = set()
     for path, module in flax_modules(model):
-        patching_attribute(module, _PATH, path, inventory.PATHS).keep()
+        patching_attribute(module, _PATH, path, inventory.PATHS).patch_permanently()
         classes.add(type(module))
     return classes
 

@@ -7,7 +7,9 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, SubstituteDraft
 
 
 def _write_state_output_shapes(draft: SubstituteDraft, dims: Sequence[int], *digits: int) -> None:
-    """Add tensors of this shape, in the dtype of input 0, as these outputs of the node."""
+    """Add to the draft tensors of this shape, in the dtype of input 0, as these outputs of the
+    node.
+    """
     for index in digits:
         if draft.output(index):
             draft.add_filled_tensor(dims, draft.output(index), draft.dtype(0))
@@ -21,7 +23,9 @@ def attention_shape_writer(scale: int | None = None) -> Callable[[SubstituteDraf
     """
 
     def write_attention_shape(draft: SubstituteDraft) -> None:
-        """Add nodes with the output shapes of an Attention: the result, and its present state."""
+        """Add nodes to the draft from which ONNX infers the output shapes of an Attention: the
+        result, and its present state.
+        """
         weights = draft.shape(1)
         if weights is None or len(weights) != 2:
             return
@@ -38,7 +42,9 @@ def attention_shape_writer(scale: int | None = None) -> Callable[[SubstituteDraf
 
 
 def _write_present_state_shape(draft: SubstituteDraft, hidden: int, index: int) -> None:
-    """Add the present state of an Attention: (2, batch, heads, length, hidden / heads)."""
+    """Add to the draft the present state of an Attention: (2, batch, heads, length, hidden /
+    heads).
+    """
     dims, past, heads = draft.shape(0), draft.shape(index), draft.integer("num_heads")
     if not draft.output(1) or dims is None or len(dims) != 3 or heads <= 0:
         return
@@ -53,7 +59,9 @@ def multi_head_shape_writer(past: int, past_length: int) -> Callable[[Substitute
     """Return a function that adds nodes with a MultiHeadAttention's output shapes to a draft."""
 
     def write_multi_head_attention_shape(draft: SubstituteDraft) -> None:
-        """Add nodes with MultiHeadAttention's output shapes: result, present key and value."""
+        """Add nodes to the draft from which ONNX infers MultiHeadAttention's output shapes:
+        result, present key and value.
+        """
         query, key, value = (draft.shape(i) for i in (0, 1, 2))
         heads, out = draft.integer("num_heads"), draft.output(0)
         if not draft.input(1):
@@ -84,7 +92,9 @@ def _write_present_state_shapes(
     operands: Sequence[tuple[int, ...] | None],
     heads: int,
 ) -> None:
-    """Add the present key and value of a MultiHeadAttention: past length plus new length."""
+    """Add to the draft the present key and value of a MultiHeadAttention: past length plus new
+    length.
+    """
     query, key, value = operands
     before = draft.shape(past)
     if not draft.output(1) or query is None or heads <= 0 or (draft.input(past) and not before):
@@ -108,7 +118,8 @@ def _write_present_state_shapes(
 
 
 def write_group_query_attention_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with GroupQueryAttention's output shapes: [B, S, Hq * D], [B, Hkv, T, D] twice.
+    """Add nodes to the draft from which ONNX infers GroupQueryAttention's output shapes: [B, S, Hq
+    * D], [B, Hkv, T, D] twice.
 
     T is past + S; a longer cache is known from the file alone.
     """
@@ -137,7 +148,9 @@ def write_group_query_attention_shape(draft: SubstituteDraft) -> None:
 
 
 def write_paged_attention_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with PagedAttention's output shapes: tokens of Hq * Dv; caches as the inputs."""
+    """Add nodes to the draft from which ONNX infers PagedAttention's output shapes: tokens of Hq *
+    Dv; caches as the inputs.
+    """
     query, heads = draft.shape(0), draft.integer("num_heads")
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
     if query is not None and every > 0:
@@ -149,7 +162,9 @@ def write_paged_attention_shape(draft: SubstituteDraft) -> None:
 
 
 def write_packed_multi_head_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of PackedMultiHeadAttention: [tokens, N * Dv]."""
+    """Add nodes to the draft from which ONNX infers the output shape of PackedMultiHeadAttention:
+    [tokens, N * Dv].
+    """
     query, value = draft.shape(0), draft.shape(2)
     if query is None:
         return
@@ -158,7 +173,9 @@ def write_packed_multi_head_shape(draft: SubstituteDraft) -> None:
 
 
 def write_linear_attention_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shapes of LinearAttention: the result, and its state."""
+    """Add nodes to the draft from which ONNX infers the output shapes of LinearAttention: the
+    result, and its state.
+    """
     heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
     query, value = draft.shape(0), draft.shape(2)
     if heads <= kv_heads:
@@ -198,7 +215,9 @@ _GRAPH = 5
 
 
 def write_flex_attention_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with FlexAttention's output shape, [B, Hq, L, Dv], and with its bodies."""
+    """Add nodes to the draft from which ONNX infers FlexAttention's output shape, [B, Hq, L, Dv],
+    and to which its bodies belong.
+    """
     query, key, value = (draft.shape(i) for i in (0, 1, 2))
     if query is None or key is None or value is None:
         return
@@ -213,7 +232,9 @@ def write_flex_attention_shape(draft: SubstituteDraft) -> None:
 
 
 def _write_score_branches(draft: SubstituteDraft, attribute: Any, scores: str) -> None:
-    """Add an If with the body in an attribute of FlexAttention as its branches, for inference."""
+    """Add to the draft an If whose branches are the body that an attribute of FlexAttention holds,
+    so that ONNX infers its shapes.
+    """
     result = draft.add_node("If", (draft.add_filled_tensor((), dtype=BOOL),))
     stand_in = draft.nodes[-1]
     stand_in.name = attribute.name

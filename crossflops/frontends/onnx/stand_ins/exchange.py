@@ -199,7 +199,9 @@ _BROADCAST = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 
 
 def _write_identities(draft: SubstituteDraft, pairs: tuple[tuple[int, int], ...]) -> None:
-    """Add an Identity for each (output, input) pair, so that both have the same shape."""
+    """Add to the draft an Identity for each (output, input) pair, so that both have the same
+    shape.
+    """
     for index, source in pairs:
         if draft.output(index) and draft.input(source):
             draft.add_node("Identity", (draft.input(source),), draft.output(index))
@@ -210,7 +212,9 @@ def _write_identities(draft: SubstituteDraft, pairs: tuple[tuple[int, int], ...]
 
 
 def _write_norm_statistics_shape(draft: SubstituteDraft) -> None:
-    """Add the mean and deviation outputs of a layer normalization: one number for each group."""
+    """Add to the draft the mean and deviation outputs of a layer normalization: one number for
+    each group.
+    """
     dims = draft.shape(0)
     axis = draft.integer("axis", -1)
     if dims is None or not -len(dims) <= axis < len(dims):
@@ -222,30 +226,40 @@ def _write_norm_statistics_shape(draft: SubstituteDraft) -> None:
 
 
 def write_mul_integer_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of MulInteger: inputs 0 and 2 broadcast, as int32."""
+    """Add nodes to the draft from which ONNX infers the output shape of MulInteger: inputs 0 and 2
+    broadcast, as int32.
+    """
     operands = [draft.add_cast(draft.input(i), "", INT32) for i in (0, 2)]
     draft.add_node("Mul", operands, draft.output(0))
 
 
 def write_qlinear_where_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of QLinearWhere: inputs 0 (condition), 1 and 4 broadcast."""
+    """Add nodes to the draft from which ONNX infers the output shape of QLinearWhere: inputs 0
+    (condition), 1 and 4 broadcast.
+    """
     draft.add_node("Where", [draft.input(i) for i in (0, 1, 4)], draft.output(0))
 
 
 def write_qlinear_concat_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with QLinearConcat's output shape: every third input from the third on is data."""
+    """Add nodes to the draft from which ONNX infers QLinearConcat's output shape: every third
+    input from the third on is data.
+    """
     data = list(draft.node.input)[2::3]
     draft.add_node("Concat", data, draft.output(0), axis=draft.integer("axis"))
 
 
 def write_bias_split_gelu_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
+    """Add nodes to the draft from which ONNX infers the output shape of BiasSplitGelu: [N, S, D]
+    -> [N, S, D / 2].
+    """
     if (dims := draft.shape(0)) is not None:
         draft.add_filled_tensor((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
 
 
 def write_quantized_reduction_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of QLinearReduceMean or ReduceSumInteger, by its axes."""
+    """Add nodes to the draft from which ONNX infers the output shape of QLinearReduceMean or
+    ReduceSumInteger, by its axes.
+    """
     dims, axes = draft.shape(0), draft.integers("axes")
     if dims is None:
         return
@@ -258,17 +272,23 @@ def write_quantized_reduction_shape(draft: SubstituteDraft) -> None:
 
 
 def write_quantize_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of QuantizeLinear, in the dtype of its zero point."""
+    """Add nodes to the draft from which ONNX infers the output shape of QuantizeLinear, in the
+    dtype of its zero point.
+    """
     draft.add_cast(draft.input(0), draft.output(0), draft.dtype(2, 2))
 
 
 def write_dequantize_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of DequantizeLinear, in the dtype of its scale."""
+    """Add nodes to the draft from which ONNX infers the output shape of DequantizeLinear, in the
+    dtype of its scale.
+    """
     draft.add_cast(draft.input(0), draft.output(0), draft.dtype(1))
 
 
 def write_embedding_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with EmbedLayerNormalization's output shapes: [B, S, H], mask_index [B]."""
+    """Add nodes to the draft from which ONNX infers EmbedLayerNormalization's output shapes: [B,
+    S, H], mask_index [B].
+    """
     table = draft.add_node("Gather", (draft.input(2), draft.input(0)), axis=0)
     quantized = draft.node.op_type.startswith("Q")
     for index in (0, 2):
@@ -281,7 +301,9 @@ def write_embedding_shape(draft: SubstituteDraft) -> None:
 
 
 def write_gather_quantized_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with GatherBlockQuantized's output shape; a byte holds 8 / bits elements."""
+    """Add nodes to the draft from which ONNX infers GatherBlockQuantized's output shape; a byte
+    holds 8 / bits elements.
+    """
     dims = draft.shape(0)
     if dims is None:
         return
@@ -292,12 +314,16 @@ def write_gather_quantized_shape(draft: SubstituteDraft) -> None:
 
 
 def write_torch_embedding_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of TorchEmbedding: rows of the weight (input 0)."""
+    """Add nodes to the draft from which ONNX infers the output shape of TorchEmbedding: rows of
+    the weight (input 0).
+    """
     draft.add_node("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
 
 
 def write_quantized_lstm_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shapes of DynamicQuantizeLSTM: those of an LSTM."""
+    """Add nodes to the draft from which ONNX infers the output shapes of DynamicQuantizeLSTM:
+    those of an LSTM.
+    """
     first = draft.add_node("Identity", (draft.input(0),))
     names = ("hidden_size", "direction")
     draft.add_node_with_attributes(
@@ -307,7 +333,9 @@ def write_quantized_lstm_shape(draft: SubstituteDraft) -> None:
 
 
 def write_onnx_operator(draft: SubstituteDraft) -> None:
-    """Add the node itself as an operator of ai.onnx: GatherND, Pad or Range of onnxruntime."""
+    """Add to the draft the node itself as an operator of ai.onnx: GatherND, Pad or Range of
+    onnxruntime.
+    """
     names = [attribute.name for attribute in draft.node.attribute]
     draft.add_node_with_attributes(
         draft.node.op_type, list(draft.node.input), draft.output(0), names
@@ -342,7 +370,9 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
 
 
 def write_substitutes(draft: SubstituteDraft) -> None:
-    """Add the substitutes for the draft's node, if its operator and enough shapes are known."""
+    """Add to the draft the substitutes for the draft's node, if its operator and enough shapes are
+    known.
+    """
     name = draft.node.op_type
     if draft.node.domain == "ai.onnx.ml":
         if name in others.WRITERS:

@@ -14,40 +14,50 @@ _KINDS = {name: number for number, name in ELEMENT_TYPES.items()} | {"float": 1,
 
 
 def write_output_shape(draft: SubstituteDraft, index: int, dims: Sequence[int]) -> None:
-    """Add a tensor of this shape, in the dtype of input 0, as the node's output at `index`."""
+    """Add to the draft a tensor of this shape, in the dtype of input 0, as the node's output at
+    `index`.
+    """
     if draft.output(index):
         kind = draft.dtype(0)
         draft.add_node("RandomNormal", (), draft.output(index), shape=tuple(dims), dtype=kind)
 
 
 def write_shape_of_first_input(draft: SubstituteDraft) -> None:
-    """Add an Identity of input 0: the output has its shape."""
+    """Add to the draft an Identity of input 0: the output has its shape."""
     draft.add_node("Identity", (draft.input(0),), draft.output(0))
 
 
 def write_old_dropout_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shapes of Dropout: result and mask are like the input."""
+    """Add nodes to the draft from which ONNX infers the output shapes of Dropout: result and mask
+    are like the input.
+    """
     for index in (0, 1):
         if draft.output(index):
             draft.add_node("Identity", (draft.input(0),), draft.output(index))
 
 
 def write_old_batch_normalization_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shapes of BatchNormalization: the result, and its statistics."""
+    """Add nodes to the draft from which ONNX infers the output shapes of BatchNormalization: the
+    result, and its statistics.
+    """
     for index, source in ((0, 0), (1, 3), (2, 4), (3, 3), (4, 4)):
         if draft.output(index) and draft.input(source):
             draft.add_node("Identity", (draft.input(source),), draft.output(index))
 
 
 def write_old_cast_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Cast, whose attribute `to` is the name of a dtype."""
+    """Add nodes to the draft from which ONNX infers the output shape of Cast, whose attribute `to`
+    is the name of a dtype.
+    """
     dims, kind = draft.shape(0), _KINDS.get(draft.text("to").lower(), 0)
     if dims is not None and kind:
         draft.add_node("RandomNormal", (), draft.output(0), shape=dims, dtype=kind)
 
 
 def write_old_concat_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Concat, which is along axis 1 by default."""
+    """Add nodes to the draft from which ONNX infers the output shape of Concat, which is along
+    axis 1 by default.
+    """
     parts = [draft.shape(index) for index in range(len(draft.node.input))]
     known = [part for part in parts if part is not None]
     axis = draft.integer("axis", 1)
@@ -58,7 +68,7 @@ def write_old_concat_shape(draft: SubstituteDraft) -> None:
 
 
 def write_old_gemm_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Gemm: M x N."""
+    """Add nodes to the draft from which ONNX infers the output shape of Gemm: M x N."""
     left, right = draft.shape(0), draft.shape(1)
     if left and right and len(left) == len(right) == 2:
         rows = left[1 if draft.integer("transA") else 0]
@@ -66,18 +76,23 @@ def write_old_gemm_shape(draft: SubstituteDraft) -> None:
 
 
 def write_old_global_pool_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of GlobalLpPool: each spatial size is 1."""
+    """Add nodes to the draft from which ONNX infers the output shape of GlobalLpPool: each spatial
+    size is 1.
+    """
     draft.add_node("GlobalMaxPool", (draft.input(0),), draft.output(0))
 
 
 def write_old_lp_pool_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of LpPool: that of a MaxPool."""
+    """Add nodes to the draft from which ONNX infers the output shape of LpPool: that
+    of a MaxPool.
+    """
     names = ("auto_pad", "kernel_shape", "pads", "strides")
     draft.add_node_with_attributes("MaxPool", (draft.input(0),), draft.output(0), names)
 
 
 def write_old_recurrent_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shapes of GRU, LSTM or RNN: [T, D, B, H], and states [D, B, H].
+    """Add nodes to the draft from which ONNX infers the output shapes of GRU, LSTM or RNN: [T, D,
+    B, H], and states [D, B, H].
 
     Without a direction ONNX infers no shape: the default of the first versions is misspelled.
     """
@@ -90,7 +105,9 @@ def write_old_recurrent_shape(draft: SubstituteDraft) -> None:
 
 
 def write_old_pad_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Pad: `paddings` are all begins, then all ends."""
+    """Add nodes to the draft from which ONNX infers the output shape of Pad: `paddings` are all
+    begins, then all ends.
+    """
     dims, pads = draft.shape(0), draft.integers("paddings") or draft.integers("pads")
     if dims is not None and len(pads) == 2 * len(dims):
         both = zip(dims, pads, pads[len(dims) :], strict=False)
@@ -98,7 +115,9 @@ def write_old_pad_shape(draft: SubstituteDraft) -> None:
 
 
 def write_old_reshape_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Reshape, by its attribute `shape` (0 keeps, -1 fits)."""
+    """Add nodes to the draft from which ONNX infers the output shape of Reshape, by its attribute
+    `shape` (0 keeps, -1 fits).
+    """
     dims, requested = draft.shape(0), list(draft.integers("shape"))
     if dims is None or not requested:
         return
@@ -118,7 +137,9 @@ def write_old_reshape_shape(draft: SubstituteDraft) -> None:
 
 
 def write_old_split_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shapes of Split: by its attribute `split`, or equal parts."""
+    """Add nodes to the draft from which ONNX infers the output shapes of Split: by its attribute
+    `split`, or equal parts.
+    """
     dims, axis, count = draft.shape(0), draft.integer("axis"), len(draft.node.output)
     if dims is None or not count or not -len(dims) <= axis < len(dims) or draft.input(1):
         return
@@ -132,7 +153,9 @@ def write_old_split_shape(draft: SubstituteDraft) -> None:
 
 
 def write_old_tile_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with Tile's output shape: `tiles` (input 1) times along `axis` (input 2)."""
+    """Add nodes to the draft from which ONNX infers Tile's output shape: `tiles` (input 1) times
+    along `axis` (input 2).
+    """
     dims, times, axis = (
         draft.shape(0),
         _constant_input_number(draft, 1),
@@ -163,7 +186,9 @@ def _constant_input_number(draft: SubstituteDraft, index: int) -> int | None:
 
 
 def write_old_upsample_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Upsample: [N, C, H, W] times its two scales."""
+    """Add nodes to the draft from which ONNX infers the output shape of Upsample: [N, C, H, W]
+    times its two scales.
+    """
     dims = draft.shape(0)
     if dims is not None and len(dims) == 4:
         high, wide = draft.number("height_scale", 1.0), draft.number("width_scale", 1.0)

@@ -14,7 +14,9 @@ from crossflops.frontends.onnx.stand_ins.draft import (
 
 
 def write_unfold_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of UnfoldTensor: windows of `size` as a new last axis."""
+    """Add nodes to the draft from which ONNX infers the output shape of UnfoldTensor: windows of
+    `size` as a new last axis.
+    """
     dims, size, step = draft.shape(0), draft.integer("size"), draft.integer("step", 1)
     dim = draft.integer("dim", -1)
     if dims is not None and -len(dims) <= dim < len(dims) and step > 0:
@@ -24,7 +26,8 @@ def write_unfold_shape(draft: SubstituteDraft) -> None:
 
 
 def write_crop_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Crop: [N, C, H, W] without its border, or `scale`.
+    """Add nodes to the draft from which ONNX infers the output shape of Crop: [N, C, H, W] without
+    its border, or `scale`.
 
     https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/crop.h
     """
@@ -36,7 +39,9 @@ def write_crop_shape(draft: SubstituteDraft) -> None:
 
 
 def write_rfft_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Rfft: n real -> n // 2 + 1 complex elements, or n."""
+    """Add nodes to the draft from which ONNX infers the output shape of Rfft: n real -> n // 2 + 1
+    complex elements, or n.
+    """
     dims = draft.shape(0)
     if dims:
         last = dims[-1] // 2 + 1 if draft.integer("onesided", 1) else dims[-1]
@@ -44,7 +49,9 @@ def write_rfft_shape(draft: SubstituteDraft) -> None:
 
 
 def write_irfft_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of Irfft: m complex -> 2 * (m - 1) real elements, or m."""
+    """Add nodes to the draft from which ONNX infers the output shape of Irfft: m complex -> 2 * (m
+    - 1) real elements, or m.
+    """
     dims = draft.shape(0)
     if dims is not None and len(dims) >= 2:
         last = 2 * (dims[-2] - 1) if draft.integer("onesided", 1) else dims[-2]
@@ -52,26 +59,34 @@ def write_irfft_shape(draft: SubstituteDraft) -> None:
 
 
 def write_pair_distances_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of CDist: [M, K] and [N, K] -> [M, N]."""
+    """Add nodes to the draft from which ONNX infers the output shape of CDist: [M, K] and [N, K]
+    -> [M, N].
+    """
     left, right = draft.shape(0), draft.shape(1)
     if left is not None and right is not None and len(left) == len(right) == 2:
         draft.add_filled_tensor((left[0], right[0]), draft.output(0), draft.dtype(0))
 
 
 def write_all_finite_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of IsAllFinite: one boolean."""
+    """Add nodes to the draft from which ONNX infers the output shape of IsAllFinite:
+    one boolean.
+    """
     draft.add_filled_tensor((), draft.output(0), BOOL)
 
 
 def write_restored_padding_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with RestorePadding's output shape: [tokens, H], offsets [B, S] -> [B, S, H]."""
+    """Add nodes to the draft from which ONNX infers RestorePadding's output shape: [tokens, H],
+    offsets [B, S] -> [B, S, H].
+    """
     tokens, offsets = draft.shape(0), draft.shape(1)
     if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
         draft.add_filled_tensor((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
 
 
 def write_grid_sample_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with GridSample's output shape: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]."""
+    """Add nodes to the draft from which ONNX infers GridSample's output shape: [N, C, H, W] at [N,
+    h, w, 2] -> [N, C, h, w].
+    """
     data, grid = draft.shape(0), draft.shape(1)
     if data is None or grid is None or len(data) != len(grid):
         return
@@ -81,7 +96,9 @@ def write_grid_sample_shape(draft: SubstituteDraft) -> None:
 
 
 def write_pre_mix_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with HyperConnectionPreMix's shape: [..., C, H] or [..., C * H] -> [..., H]."""
+    """Add nodes to the draft from which ONNX infers HyperConnectionPreMix's shape: [..., C, H] or
+    [..., C * H] -> [..., H].
+    """
     dims, branches = draft.shape(0), draft.integer("num_branches")
     if dims is not None and len(dims) > 1:
         left = (*dims[:-1], dims[-1] // branches) if branches > 0 else (*dims[:-2], dims[-1])
@@ -89,7 +106,9 @@ def write_pre_mix_shape(draft: SubstituteDraft) -> None:
 
 
 def write_gated_delta_net_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with GatedDeltaNet's output shapes: the result, and the state [B, Hv, dv, dk]."""
+    """Add nodes to the draft from which ONNX infers GatedDeltaNet's output shapes: the result, and
+    the state [B, Hv, dv, dk].
+    """
     query, state = draft.shape(0), draft.shape(6)
     if draft.input(2):
         draft.add_node("Identity", (draft.input(2),), draft.output(0))
@@ -100,13 +119,15 @@ def write_gated_delta_net_shape(draft: SubstituteDraft) -> None:
 
 
 def write_order_quantization_shape(draft: SubstituteDraft) -> None:
-    """Add a Cast to the output dtype of QuantizeWithOrder or DequantizeWithOrder."""
+    """Add to the draft a Cast to the output dtype of QuantizeWithOrder or DequantizeWithOrder."""
     there = draft.node.op_type == "QuantizeWithOrder"
     draft.add_cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
 
 
 def write_conv_with_state_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with CausalConvWithState's output shapes: state [B, C, (k - 1) * dilation]."""
+    """Add nodes to the draft from which ONNX infers CausalConvWithState's output shapes: state [B,
+    C, (k - 1) * dilation].
+    """
     draft.add_node("Identity", (draft.input(0),), draft.output(0))
     dims, weight = draft.shape(0), draft.shape(1)
     if not draft.output(1) or dims is None or weight is None or draft.integer("state_window"):
@@ -145,7 +166,9 @@ _FIRST_OF_SHAPE = 9  # the opset that brought ConstantOfShape
 def _write_filled_output(
     draft: SubstituteDraft, index: int, dims: Sequence[int], dtype: int = FLOAT
 ) -> None:
-    """Add a tensor of this shape as the node's output at `index`, in any version of ai.onnx."""
+    """Add to the draft a tensor of this shape as the node's output at `index`, in any version of
+    ai.onnx.
+    """
     output = draft.output(index)
     if not output:
         return
@@ -166,7 +189,9 @@ def _sample_row_count(draft: SubstituteDraft) -> int | None:
 
 
 def write_ml_elementwise_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of an elementwise operator of ai.onnx.ml."""
+    """Add nodes to the draft from which ONNX infers the output shape of an elementwise operator of
+    ai.onnx.ml.
+    """
     if draft.node.op_type in ("Scaler", "Normalizer"):
         draft.add_cast(draft.input(0), draft.output(0), FLOAT)
     else:
@@ -179,7 +204,9 @@ def regressor_shape_writer(
     """Return a function that adds nodes with a regressor's output shape (rows, targets)."""
 
     def write_regressor_shape(draft: SubstituteDraft) -> None:
-        """Add nodes with the output shape of a regressor: (rows, targets)."""
+        """Add nodes to the draft from which ONNX infers the output shape of a regressor: (rows,
+        targets).
+        """
         rows = _sample_row_count(draft)
         if rows is not None:
             _write_filled_output(draft, 0, (rows, targets(draft)))
@@ -197,7 +224,9 @@ def classifier_shape_writer(
     """Return a function that adds nodes with the shapes of a classifier's labels and scores."""
 
     def write_classifier_shape(draft: SubstituteDraft) -> None:
-        """Add nodes with the shapes of a classifier's labels (rows,) and scores (rows, scores)."""
+        """Add nodes to the draft from which ONNX infers the shapes of a classifier's labels
+        (rows,) and scores (rows, scores).
+        """
         rows = _sample_row_count(draft)
         texts = draft.list_length("classlabels_strings")
         numbers = draft.list_length("classlabels_ints") or draft.list_length("classlabels_int64s")
@@ -216,13 +245,17 @@ def _svm_score_count(draft: SubstituteDraft, classes: int) -> int:
 
 
 def write_vectorizer_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of FeatureVectorizer: the columns of all inputs."""
+    """Add nodes to the draft from which ONNX infers the output shape of FeatureVectorizer: the
+    columns of all inputs.
+    """
     parts = [draft.add_cast(name, "", FLOAT) for name in draft.node.input]
     draft.add_node("Concat", parts, draft.output(0), axis=1)
 
 
 def write_extractor_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with ArrayFeatureExtractor's output shape: chosen elements of the last axis."""
+    """Add nodes to the draft from which ONNX infers ArrayFeatureExtractor's output shape: chosen
+    elements of the last axis.
+    """
     dims, indices = draft.shape(0), draft.shape(1)
     if dims and indices is not None:
         _write_filled_output(draft, 0, (*(dims[:-1] or (1,)), prod(indices)), draft.dtype(0))

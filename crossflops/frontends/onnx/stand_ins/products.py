@@ -27,7 +27,7 @@ def _matmul_operand(draft: SubstituteDraft, index: int, side: str) -> str | None
 
 
 def write_fused_matmul_shape(draft: SubstituteDraft) -> None:
-    """Add a MatMul with the output shape of FusedMatMul or a similar operator."""
+    """Add to the draft a MatMul with the output shape of FusedMatMul or a similar operator."""
     left, right = _matmul_operand(draft, 0, "A"), _matmul_operand(draft, 1, "B")
     if left is None or right is None:
         draft.nodes.clear()
@@ -41,7 +41,7 @@ def matmul_shape_writer(
     """Return a function that adds a MatMul of inputs 0 and `right`, cast to `dtype` if given."""
 
     def write_matmul_shape(draft: SubstituteDraft) -> None:
-        """Add a MatMul with the output shape and element type of the draft's node."""
+        """Add to the draft a MatMul with the output shape and element type of the draft's node."""
         operands = (draft.input(0), draft.input(right))
         if dtype is None:
             draft.add_node("MatMul", operands, draft.output(0))
@@ -55,7 +55,9 @@ def nbits_matmul_shape_writer(depth: str = "K", *widths: str) -> Callable[[Subst
     """Return a function that adds products of input 0 with weights sized by attributes."""
 
     def write_nbits_matmul_shape(draft: SubstituteDraft) -> None:
-        """Add a MatMul for each output, with weights whose sizes are attributes of the node."""
+        """Add to the draft a MatMul for each output, with weights whose sizes are attributes of
+        the node.
+        """
         for index, width in enumerate(widths):
             if draft.output(index):
                 weights = draft.add_filled_tensor((draft.integer(depth), draft.integer(width)))
@@ -67,14 +69,18 @@ def nbits_matmul_shape_writer(depth: str = "K", *widths: str) -> Callable[[Subst
 
 
 def write_bnb4_matmul_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of MatMulBnb4; its weights are [N, K] by default."""
+    """Add nodes to the draft from which ONNX infers the output shape of MatMulBnb4; its weights
+    are [N, K] by default.
+    """
     sizes = (draft.integer("K"), draft.integer("N"))
     weights = draft.add_filled_tensor(sizes if draft.integer("transB", 1) else sizes[::-1])
     draft.add_node("MatMul", (draft.input(0), weights), draft.output(0))
 
 
 def write_block_quantized_matmul_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with MatMulBlockQuantized*'s output shape: [..., K] and [N, K] -> [..., N]."""
+    """Add nodes to the draft from which ONNX infers MatMulBlockQuantized*'s output shape: [..., K]
+    and [N, K] -> [..., N].
+    """
     dims, weights = draft.shape(0), draft.shape(1)
     if dims is not None and weights is not None:
         draft.add_filled_tensor((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
@@ -86,7 +92,7 @@ def gemm_shape_writer(
     """Return a function that adds a Gemm of inputs `left` and `right`, cast to `dtype`."""
 
     def write_gemm_shape(draft: SubstituteDraft) -> None:
-        """Add a Gemm with the output shape and element type of the draft's node."""
+        """Add to the draft a Gemm with the output shape and element type of the draft's node."""
         operands = [draft.add_cast(draft.input(i), "", 1) for i in (left, right)]
         product = draft.add_node_with_attributes("Gemm", operands, "", ("transA", "transB"))
         draft.add_cast(product, draft.output(0), dtype(draft))
@@ -153,7 +159,9 @@ def _window_shape_writer(
     """Return a function that adds a convolution or pool, also for channels-last data."""
 
     def write_convolution_or_pool_shape(draft: SubstituteDraft) -> None:
-        """Add a convolution or pool; between transposes if the channels are the last axis."""
+        """Add to the draft a convolution or pool; between transposes if the channels are the last
+        axis.
+        """
         data, indices = draft.input(0), _spatial_rank(draft, weight)
         turned = draft.integer("channels_last") != 0 if last is None else last
         turned = turned or draft.node.domain == _NHWC
@@ -173,7 +181,9 @@ def _window_shape_writer(
 
 
 def write_nhwc_conv_shape(draft: SubstituteDraft) -> None:
-    """Add a Conv between transposes with the output shape of NhwcConv, for both weight layouts."""
+    """Add to the draft a Conv between transposes with the output shape of NhwcConv, for both
+    weight layouts.
+    """
     data, weight = draft.shape(0), draft.shape(1)
     turned = draft.input(1)
     if data and weight and len(weight) > 2:
@@ -191,7 +201,8 @@ def write_nhwc_conv_shape(draft: SubstituteDraft) -> None:
 
 
 def write_reorder_input_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with ReorderInput's output shape: [N, C, H, W] with C padded for its Conv.
+    """Add nodes to the draft from which ONNX infers ReorderInput's output shape: [N, C, H, W] with
+    C padded for its Conv.
 
     Without a convolution the channels must fill their blocks, whose length depends on the
     processor.
@@ -221,7 +232,9 @@ def _convolution_channels(draft: SubstituteDraft) -> int | None:
 
 
 def write_reorder_output_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with ReorderOutput's output shape: `channels` of the padded channels."""
+    """Add nodes to the draft from which ONNX infers ReorderOutput's output shape: `channels` of
+    the padded channels.
+    """
     ends = draft.add_integers((draft.integer("channels"),))
     operands = (draft.input(0), draft.add_integers((0,)), ends, draft.add_integers((1,)))
     if not draft.integer("channels_last"):
@@ -234,7 +247,9 @@ def write_reorder_output_shape(draft: SubstituteDraft) -> None:
 
 
 def write_blocked_upsample_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of a blocked Upsample: each size x its integer scale."""
+    """Add nodes to the draft from which ONNX infers the output shape of a blocked Upsample: each
+    size x its integer scale.
+    """
     dims, scales = draft.shape(0), draft.integers("scales")
     if dims is not None and len(dims) == len(scales):
         sizes = [size * scale for size, scale in zip(dims, scales, strict=True)]
@@ -242,12 +257,14 @@ def write_blocked_upsample_shape(draft: SubstituteDraft) -> None:
 
 
 def write_same_shape_as_input(draft: SubstituteDraft) -> None:
-    """Add an Identity of input 0, for normalizations whose output has its shape."""
+    """Add to the draft an Identity of input 0, for normalizations whose output has its shape."""
     draft.add_node("Identity", (draft.input(0),), draft.output(0))
 
 
 def write_channels_last_depth_shape(draft: SubstituteDraft) -> None:
-    """Add a channels-last DepthToSpace or SpaceToDepth: ai.onnx's, between transposes."""
+    """Add to the draft a channels-last DepthToSpace or SpaceToDepth: ai.onnx's, between
+    transposes.
+    """
     data = draft.add_node("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
     names = ("blocksize", "mode")
     result = draft.add_node_with_attributes(draft.node.op_type, (data,), "", names)

@@ -9,7 +9,7 @@ def shape_writer_like_inputs(*sources: int | None) -> Callable[[SubstituteDraft]
     """Return a function that gives output i the shape of input sources[i] (None: no output)."""
 
     def write_outputs_shaped_like_inputs(draft: SubstituteDraft) -> None:
-        """Add an Identity for each output, of the input whose shape it has."""
+        """Add to the draft an Identity for each output, of the input whose shape it has."""
         for index, source in enumerate(sources):
             if source is not None and draft.output(index) and draft.input(source):
                 draft.add_node("Identity", (draft.input(source),), draft.output(index))
@@ -18,7 +18,9 @@ def shape_writer_like_inputs(*sources: int | None) -> Callable[[SubstituteDraft]
 
 
 def write_convolution_gradient_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the shapes of a convolution's gradients: of X, W and bias."""
+    """Add nodes to the draft from which ONNX infers the shapes of a convolution's gradients: of X,
+    W and bias.
+    """
     shape_writer_like_inputs(1, 2)(draft)
     dims = draft.shape(0)
     if draft.output(2) and dims is not None and len(dims) > 1:
@@ -29,7 +31,9 @@ def gradient_shape_writer(index: int, gradient: int) -> Callable[[SubstituteDraf
     """Return a function that adds a gradient whose shape is the value of input `index`."""
 
     def write_gradient_shape_from_input_value(draft: SubstituteDraft) -> None:
-        """Add a tensor whose shape is the value of an input, in the dtype of the gradient."""
+        """Add to the draft a tensor whose shape is the value of an input, in the dtype of the
+        gradient.
+        """
         filled = draft.add_node("ConstantOfShape", (draft.input(index),))
         draft.add_cast(filled, draft.output(0), draft.dtype(gradient))
 
@@ -37,7 +41,9 @@ def gradient_shape_writer(index: int, gradient: int) -> Callable[[SubstituteDraf
 
 
 def write_training_loss_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with a loss's output shapes: one number or one per label, log-probabilities."""
+    """Add nodes to the draft from which ONNX infers a loss's output shapes: one number or one per
+    label, log-probabilities.
+    """
     if draft.text("reduction") == "none":
         labels = draft.shape(1)
         if labels is not None:
@@ -49,7 +55,9 @@ def write_training_loss_shape(draft: SubstituteDraft) -> None:
 
 
 def write_training_sum_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of ReduceSumTraining: ReduceSum of opset 13 or later."""
+    """Add nodes to the draft from which ONNX infers the output shape of ReduceSumTraining:
+    ReduceSum of opset 13 or later.
+    """
     names = ("keepdims", "noop_with_empty_axes")
     inputs = [name for name in draft.node.input if name]
     if draft.opset >= 13:
@@ -57,43 +65,55 @@ def write_training_sum_shape(draft: SubstituteDraft) -> None:
 
 
 def write_training_concat_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with ConcatTraining's output shapes: the whole, and a length for each part."""
+    """Add nodes to the draft from which ONNX infers ConcatTraining's output shapes: the whole, and
+    a length for each part.
+    """
     draft.add_node_with_attributes("Concat", list(draft.node.input), draft.output(0), ("axis",))
     if draft.output(1):
         draft.add_filled_tensor((len(draft.node.input),), draft.output(1), INT64)
 
 
 def write_training_split_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shapes of SplitTraining: Split of opset 13 or later."""
+    """Add nodes to the draft from which ONNX infers the output shapes of SplitTraining: Split of
+    opset 13 or later.
+    """
     if draft.opset >= 13:
         draft.add_node_with_attributes("Split", list(draft.node.input), draft.output(0), ("axis",))
         draft.add_outputs(list(draft.node.output)[1:])
 
 
 def write_lamb_optimizer_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with LambOptimizer's output shapes: the step, and each tensor as its input."""
+    """Add nodes to the draft from which ONNX infers LambOptimizer's output shapes: the step, and
+    each tensor as its input.
+    """
     shape_writer_like_inputs(4, *range(5, len(draft.node.input)))(draft)
 
 
 def write_mixed_precision_scale_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with MixedPrecisionScale's output shapes: each tensor, in the dtype `to`."""
+    """Add nodes to the draft from which ONNX infers MixedPrecisionScale's output shapes: each
+    tensor, in the dtype `to`.
+    """
     for index in range(len(draft.node.output)):
         if draft.output(index) and not draft.integer("fuse_outputs"):
             draft.add_cast(draft.input(index + 1), draft.output(index), draft.integer("to", 1))
 
 
 def write_single_number_shape(draft: SubstituteDraft) -> None:
-    """Add a tensor of one number as the output, in the dtype of input 0."""
+    """Add to the draft a tensor of one number as the output, in the dtype of input 0."""
     draft.add_filled_tensor((), draft.output(0), draft.dtype(0))
 
 
 def write_is_finite_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with the output shape of IsFinite: a boolean for each element."""
+    """Add nodes to the draft from which ONNX infers the output shape of IsFinite: a boolean for
+    each element.
+    """
     draft.add_cast(draft.input(0), draft.output(0), BOOL)
 
 
 def write_gradient_accumulator_shape(draft: SubstituteDraft) -> None:
-    """Add nodes with InPlaceAccumulatorV2's output shapes: a boolean, and the buffer."""
+    """Add nodes to the draft from which ONNX infers InPlaceAccumulatorV2's output shapes: a
+    boolean, and the buffer.
+    """
     draft.add_filled_tensor((1,), draft.output(0), BOOL)
     shape_writer_like_inputs(None, 0)(draft)
 

@@ -28,7 +28,7 @@ def make_expert_loops_grouped_products(model: Any) -> bool:
         if forward and own and all(weight.is_meta for weight in module.parameters()):
             patching_attribute(
                 module, "forward", MethodType(forward, module), inventory.MODEL_METHODS
-            ).keep()
+            ).patch_permanently()
             grouped = True
     return grouped
 

@@ -189,17 +189,17 @@ def function_index_by_call(
             enclosing = parents[enclosing]
         if enclosing is not None:
             inside[call.key] = indices[enclosing]
-    return inside | _calls_of_generated_functions(calls, parents, functions)
+    return inside | _generated_function_of_calls(calls, parents, functions)
 
 
 _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autograd_impl
 
 
-def _calls_of_generated_functions(
+def _generated_function_of_calls(
     calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """Return for each operator call whose autograd function `torch.library` generated, by its key,
-    the index of the function in `applied`.
+    """Return which operator calls run an autograd function that `torch.library` generated: a dict
+    from the key of the call to the index of that function in `applied`.
 
     `torch.library` wraps an operator into a function when it is called, beside the call and not
     around it: the first of a name within a call is that of the first such operator there.

@@ -333,7 +333,7 @@ def _run_without_recording_inner_calls(
     """
     if isinstance(function, types.FunctionType):
         return function(*args, **kwargs)
-    with recorder.recording_only_function_modes_of_model():
+    with recorder.recording_function_modes_only():
         return function(*args, **kwargs)
 
 

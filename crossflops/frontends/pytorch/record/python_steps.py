@@ -68,7 +68,8 @@ def running_numpy_and_while_loops_on_real_values() -> Iterator[NumpyArrayUses]:
 
 @contextmanager
 def detaching_tensor_data(is_model_running: Callable[[], bool]) -> Iterator[None]:
-    """Make `tensor.data` return `tensor.detach()` inside the block, while `inside()` is true.
+    """Make `tensor.data` return `tensor.detach()` inside the block, while `is_model_running()`
+    returns True.
 
     torch.export loses track of tensors that come from `data`.
     """

@@ -159,8 +159,10 @@ class Recorder:
             self.muted -= 1
 
     @contextmanager
-    def recording_only_function_modes_of_model(self) -> Iterator[None]:
-        """Record no calls inside the block, except those by a TorchFunctionMode of the model."""
+    def recording_function_modes_only(self) -> Iterator[None]:
+        """Record no calls inside the block, except those that a TorchFunctionMode of the model
+        makes.
+        """
         outer, self._is_inside = self._is_inside, True
         try:
             yield

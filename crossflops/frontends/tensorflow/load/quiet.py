@@ -57,7 +57,9 @@ class _Quietly(MetaPathFinder):
         if spec is not None and spec.loader is not None:
             stored: Any = spec.loader
             shown = _loader_that_shows_output_on_failure(stored.exec_module)
-            patching_attribute(stored, "exec_module", shown, inventory.ONE_IMPORT).keep()
+            patching_attribute(
+                stored, "exec_module", shown, inventory.ONE_IMPORT
+            ).patch_permanently()
         return spec
 
 

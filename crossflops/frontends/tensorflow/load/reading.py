@@ -96,7 +96,7 @@ def _load_saved_model(path: Path, signature: str) -> Any:
                 if named
                 else f"give {path} without a signature: it has none",
             )
-        patching_attribute(model, CHOSEN, signature, inventory.SIGNATURE).keep()
+        patching_attribute(model, CHOSEN, signature, inventory.SIGNATURE).patch_permanently()
     return model
 
 

@@ -49,4 +49,6 @@ def _rename_forward_parameters(model: Any, names: tuple[str, ...]) -> None:
         placed = [inputs.pop(name) for name in names]
         return forward(*placed, **inputs)
 
-    patching_attribute(model, "forward", call_forward_by_position, inventory.MODEL_METHODS).keep()
+    patching_attribute(
+        model, "forward", call_forward_by_position, inventory.MODEL_METHODS
+    ).patch_permanently()
