@@ -59,7 +59,7 @@ class Boosting(Frontend):
     def read_model(
         self, target: str, arguments: Mapping[str, object], allow_pickle: bool
     ) -> "BoostedFile":
-        """Return the file that a target names, which is opened later."""
+        """Return a reference to the file that a target names; its content is read later."""
         from crossflops.frontends.boosting.file import BoostedFile
 
         if arguments:
@@ -73,7 +73,9 @@ class Boosting(Frontend):
         return
 
     def default_input(self, model: Any) -> NamedModel | None:
-        """Return one row of as many features as the model was fitted on."""
+        """Return an input of one row, with as many features as the model was fitted on; None if
+        the value is not such a model.
+        """
         if not self.recognizes(model):
             return None
         from crossflops.frontends.boosting.graph import one_row_spec, read_boosted_trees
@@ -85,7 +87,7 @@ class Boosting(Frontend):
         )
 
     def prepare_source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return the model with the shape of its rows. Raises InputError."""
+        """Return the source of the model, with the shape of its input rows. Raises InputError."""
         from crossflops.frontends.boosting.graph import input_rows_spec, read_boosted_trees
 
         trees = read_boosted_trees(model)
@@ -98,7 +100,9 @@ class Boosting(Frontend):
         return Source(model, (input_rows_spec(trees, provided),), {})
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Return None, the graph of the trees, and a table of one module."""
+        """Return (None, the graph of the trees, a trace with one module); None since there is no
+        converted model.
+        """
         from crossflops.frontends.boosting.graph import build_tree_graph
 
         source = recording.source

@@ -15,7 +15,9 @@ _PLAIN = ("FloatFeature", "OneHotFeature")  # splits of what a row has; others r
 
 
 def catboost_trees(content: Mapping[str, Any], name: str) -> BoostedTrees:
-    """Return the trees of a model. Raises KeyError, ValueError for contents of another form."""
+    """Return the trees in the content of a CatBoost model file. Raises KeyError or ValueError if
+    the content has another form.
+    """
     loss = _loss_name(content.get("model_info", {}))
     features = content["features_info"]
     count = sum(len(rows) for kind, rows in features.items() if kind in _FEATURES)
@@ -57,7 +59,9 @@ _FEATURES = ("float_features", "categorical_features", "text_features", "embeddi
 
 
 def _loss_name(info: Mapping[str, Any]) -> str:
-    """Return the name of the loss of which a model is, "" if it does not say it."""
+    """Return the name of the loss that a CatBoost model was trained with, "" if the file does not
+    say it.
+    """
     params = info.get("params", {})
     if isinstance(params, str):
         import json
@@ -68,12 +72,16 @@ def _loss_name(info: Mapping[str, Any]) -> str:
 
 
 def _feature_of_split(split: Mapping[str, Any]) -> int:
-    """Return the number of the feature that a split asks for, 0 of one of statistics."""
+    """Return the index of the numeric feature that a split of a tree tests; 0 if it tests another
+    kind of feature.
+    """
     return int(split.get("float_feature_index", 0))
 
 
 def _tree_and_value_count(root: Mapping[str, Any], kinds: list[str]) -> tuple[Tree, int]:
-    """Return a tree whose nodes are nested, and its number of values; add the kinds of splits."""
+    """Return (a tree, the number of values in its leaves) from nested nodes of a CatBoost file;
+    append the type of each split to `kinds`.
+    """
     features: list[int] = []
     left: list[int] = []
     right: list[int] = []

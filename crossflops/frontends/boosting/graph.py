@@ -18,23 +18,25 @@ _ML, _OPSET, _ML_OPSET = "ai.onnx.ml", 22, 3
 
 
 def read_boosted_trees(model: Any) -> BoostedTrees:
-    """Return the trees of a model or of a file. Raises TargetError, InputError."""
+    """Return the trees of a fitted model or of a model file. Raises TargetError, InputError."""
     return _read_file_once(model) if isinstance(model, BoostedFile) else read_model_trees(model)
 
 
 @lru_cache(maxsize=1)  # a count asks for the width of a row, then for the trees
 def _read_file_once(file: BoostedFile) -> BoostedTrees:
-    """Return the trees of a file."""
+    """Return the trees of a model file; the result is cached."""
     return read_file_trees(file)
 
 
 def one_row_spec(trees: BoostedTrees) -> TensorSpec:
-    """Return the spec of one row for these trees."""
+    """Return the spec of an input of one row, with the features of these trees."""
     return TensorSpec("0", "float32", (1, trees.features), "input")
 
 
 def input_rows_spec(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
-    """Return the spec of the caller's rows, one row without any. Raises InputError."""
+    """Return the spec of the input rows that the caller gave, or of one row if it gave none.
+    Raises InputError.
+    """
     if inputs.have_only_shapes:
         shapes = [spec.shape for spec in inputs.specs]
     else:
@@ -61,7 +63,9 @@ def input_rows_spec(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
 
 
 def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Graph, Trace]:
-    """Return the graph of a model's trees on so many rows, and a trace with its one module."""
+    """Return the graph of a tree model for inputs of the shape `rows`, and a trace with one
+    module.
+    """
     if setting.training:
         raise InputError(
             "--train-mode can be used only with models that have a training mode",
@@ -91,7 +95,9 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
 
 
 def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:
-    """Return the numbers that fitting stored: thresholds and values of leaves, or weights."""
+    """Return the fitted numbers of a tree model as parameters: thresholds and leaf values, or the
+    weights of a linear booster.
+    """
     sizes = {"weights": trees.linear, "thresholds": trees.thresholds, "leaf_values": trees.values}
     return [
         Parameter(name, (size,), number, trees.dtype)
@@ -101,7 +107,9 @@ def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:
 
 
 def _tree_nodes_and_result(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], TensorSpec]:
-    """Return the nodes of a model, and its result."""
+    """Return (the graph nodes of a tree model, the spec of its result) for inputs of the shape
+    `rows`.
+    """
     count, _ = rows.shape or (0, 0)
     scores = TensorSpec("scores", "float32", (count, trees.outputs))
     nodes: list[Node] = []
@@ -159,7 +167,9 @@ def _tree_nodes_and_result(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[
 def _with_transform_of_scores(
     trees: BoostedTrees, nodes: list[Node], scores: TensorSpec, count: int
 ) -> tuple[list[Node], TensorSpec]:
-    """Return the nodes with the function of the scores, and its result."""
+    """Return (the nodes, the spec of the result) after adding the node that turns scores into
+    results (sigmoid, softmax or exp), if the model has one.
+    """
     kinds = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax", "EXP": "Exp"}
     if trees.transform not in kinds:
         return nodes, scores
@@ -171,12 +181,14 @@ def _with_transform_of_scores(
 def _unary_node(
     key: str, op: Op, data: TensorSpec, result: TensorSpec, attrs: dict[str, Attribute]
 ) -> Node:
-    """Return a node of one operand and one result."""
+    """Return a graph node with one input and one output."""
     return Node(key=key, op=op, inputs=(data,), outputs=(result,), attrs=attrs)
 
 
 def _tree_ensemble_attributes(trees: BoostedTrees) -> dict[str, Attribute]:
-    """Return the attributes of ai.onnx.ml that describe the nodes and the leaves of trees."""
+    """Return the attributes of an ai.onnx.ml tree ensemble node that describe the nodes and leaves
+    of the trees.
+    """
     name = "class" if trees.classes else "target"
     nodes = [
         (number, node, feature, left, right)

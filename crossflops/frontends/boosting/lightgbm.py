@@ -13,7 +13,9 @@ _EXPONENTIAL = ("poisson", "gamma", "tweedie")
 
 
 def lightgbm_trees(text: str, name: str) -> BoostedTrees:
-    """Return the trees of a model. Raises KeyError, ValueError for texts of another form."""
+    """Return the trees in the text of a LightGBM model file. Raises KeyError or ValueError if the
+    text has another form.
+    """
     blocks = text.split("\nend of trees", 1)[0].split("\nTree=")
     header = _block_fields(blocks[0])
     rows = [_block_fields(block) for block in blocks[1:]]
@@ -49,12 +51,16 @@ def lightgbm_trees(text: str, name: str) -> BoostedTrees:
 
 
 def _block_fields(block: str) -> dict[str, str]:
-    """Return the lines `key=value` of a block; a line without a value has an empty one."""
+    """Return the lines `key=value` of a block of text as a dict; the value is "" for a line
+    without one.
+    """
     return dict(line.partition("=")[::2] for line in block.splitlines() if line)
 
 
 def _tree_from_block(row: dict[str, Any]) -> Tree:
-    """Return a tree: its inner nodes stand in front of its leaves, which are negative children."""
+    """Return a tree from the fields of its block; inner nodes have the indices before those of the
+    leaves.
+    """
     leaves = int(row["num_leaves"])
     if row.get("is_linear", "0").strip() == "1":
         raise NormalizeError(
@@ -73,7 +79,9 @@ def _tree_from_block(row: dict[str, Any]) -> Tree:
         raise ValueError(f"a tree of {leaves} leaves has tables of another length")
 
     def children_of_all_nodes(key: str) -> tuple[int, ...]:
-        """Return the children of all nodes; leaf number n is behind the inner nodes."""
+        """Return the child index of every node for the key "left_child" or "right_child"; LEAF for
+        leaves.
+        """
         made = [child if child >= 0 else inner + ~child for child in columns[key]]
         if max(made) >= inner + leaves:
             raise ValueError("a branch leads to a leaf that is not there")

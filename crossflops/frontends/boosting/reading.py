@@ -24,7 +24,9 @@ _FIT = "call .fit(X, y) on the model before it is counted"
 
 
 def read_file_trees(file: BoostedFile) -> BoostedTrees:
-    """Return the trees of a file. Raises TargetError, MissingExtraError."""
+    """Return the trees of a model file of XGBoost, LightGBM or CatBoost. Raises TargetError,
+    MissingExtraError.
+    """
     path = Path(file.path)
     if not path.is_file():
         raise TargetError(f"file {path} does not exist", "give the path of the saved model")
@@ -48,7 +50,9 @@ def _read_json(path: Path) -> BoostedTrees:
 
 
 def _json_trees(content: Any, path: Path) -> BoostedTrees:
-    """Return the trees of the content of a file, by the keys that it has."""
+    """Return the trees in the content of a JSON or UBJSON file of XGBoost or CatBoost. Raises
+    TargetError for other content.
+    """
     keys: Mapping[str, Any] = content if isinstance(content, Mapping) else {}
     if "learner" in keys:
         return xgboost_trees(keys, path.stem, None)
@@ -78,7 +82,9 @@ def _read_text(path: Path) -> BoostedTrees:
 
 
 def _read_cbm(path: Path) -> BoostedTrees:
-    """Return the trees of a .cbm file, which CatBoost itself reads."""
+    """Return the trees of a .cbm file, which is read by the catboost package. Raises TargetError,
+    MissingExtraError.
+    """
     if not path.read_bytes()[:4] == b"CBM1":
         raise TargetError(f"{path} is not a model of CatBoost: it lacks the mark CBM1", _SAVE)
     try:
@@ -118,13 +124,13 @@ def read_model_trees(model: Any) -> BoostedTrees:
 
 
 def _not_fitted_error(name: str, error: Exception) -> InputError:
-    """Return the error for a model without trees."""
+    """Return the error for a model that is not fitted and so has no trees."""
     del error
     return InputError(f"{name} is not fitted, so it has no trees to count", _FIT)
 
 
 def _trees_of_xgboost_object(model: Any, name: str) -> BoostedTrees:
-    """Return the trees of an estimator or a booster of XGBoost.
+    """Return the trees of a fitted estimator or booster of XGBoost.
 
     An estimator that stopped early predicts with the rounds up to its best one.
     """
@@ -140,7 +146,9 @@ def _trees_of_xgboost_object(model: Any, name: str) -> BoostedTrees:
 
 
 def _trees_of_lightgbm_object(model: Any, name: str) -> BoostedTrees:
-    """Return the trees of an estimator or a booster of LightGBM, up to the best round."""
+    """Return the trees of a fitted estimator or booster of LightGBM, those after its best round
+    excluded.
+    """
     booster = model
     if hasattr(model, "booster_"):
         try:
@@ -153,7 +161,7 @@ def _trees_of_lightgbm_object(model: Any, name: str) -> BoostedTrees:
 
 
 def _trees_of_catboost_object(model: Any, name: str) -> BoostedTrees:
-    """Return the trees of a model of CatBoost, which writes them into a file."""
+    """Return the trees of a fitted CatBoost model, by saving it to a temporary JSON file."""
     if not model.is_fitted():
         raise InputError(f"{name} is not fitted, so it has no trees to count", _FIT)
     with tempfile.TemporaryDirectory() as folder:

@@ -56,7 +56,9 @@ class BoostedTrees(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def level_tree(features: Iterable[int]) -> Tree:
-    """Return a tree that asks for the same feature in all nodes of a level: a node for each."""
+    """Return a tree in which all nodes of one depth test the same feature, stored as one node for
+    each depth: features[0] at the root.
+    """
     asked = tuple(features)
     children = (*range(1, len(asked) + 1), LEAF)
     return Tree((*asked, 0), children, children)

@@ -18,7 +18,9 @@ class _UbjsonReader:
         self._data, self._at = data, 0
 
     def _take_bytes(self, count: int) -> bytes:
-        """Return the next bytes. Raises ValueError behind the end."""
+        """Return the next `count` bytes and move behind them. Raises ValueError if there are
+        fewer.
+        """
         if count < 0 or self._at + count > len(self._data):
             raise ValueError(f"the file ends before byte {self._at + count}")
         taken = self._data[self._at : self._at + count]
@@ -26,25 +28,27 @@ class _UbjsonReader:
         return taken
 
     def _next_marker(self) -> bytes:
-        """Return the next marker, behind those that say nothing."""
+        """Return the next type marker (one byte), after skipping no-op markers."""
         marker = self._take_bytes(1)
         while marker == b"N":
             marker = self._take_bytes(1)
         return marker
 
     def _read_number(self, marker: bytes) -> Any:
-        """Return a number of the type of this marker."""
+        """Return the next number, of the type that the marker names."""
         if marker not in _NUMBERS:
             raise ValueError(f"{marker!r} is no number, at byte {self._at}")
         form = _NUMBERS[marker]
         return struct.unpack(form, self._take_bytes(struct.calcsize(form)))[0]
 
     def _read_text(self) -> str:
-        """Return a text: its length and its bytes."""
+        """Return the next text, which is stored as its length and its bytes."""
         return self._take_bytes(int(self._read_number(self._next_marker()))).decode()
 
     def read_value(self, marker: bytes = b"", depth: int = 0) -> Any:
-        """Return the next value, whose marker may be known. Raises ValueError."""
+        """Return the next value; `marker` is its type marker if that was read already. Raises
+        ValueError.
+        """
         if depth > _DEEPEST:
             raise ValueError("values are nested too deeply")
         marker = marker or self._next_marker()
@@ -61,7 +65,7 @@ class _UbjsonReader:
         return self._read_number(marker)
 
     def _read_container(self, has_keys: bool, depth: int) -> Any:
-        """Return a list or a table, which may say its type and its length first."""
+        """Return the next list, or with `has_keys` the next dict."""
         kind, count, end = b"", -1, b"}" if has_keys else b"]"
         marker = self._next_marker()
         if marker == b"$":
@@ -90,5 +94,5 @@ class _UbjsonReader:
 
 
 def read_ubjson(data: bytes) -> Any:
-    """Return the value in the bytes of a UBJSON file. Raises ValueError."""
+    """Return the value that the bytes of a UBJSON file encode. Raises ValueError."""
     return _UbjsonReader(data).read_value()

@@ -16,7 +16,8 @@ _LABELS = {"binary:logistic": 2, "binary:hinge": 2}
 
 
 def xgboost_trees(content: Mapping[str, Any], name: str, rounds: int | None) -> BoostedTrees:
-    """Return the trees of a model; only the first `rounds` of boosting where it stopped early.
+    """Return the trees in the content of an XGBoost model file; with `rounds` only those of the
+    first boosting rounds. Raises KeyError or ValueError if the content has another form.
 
     Raises KeyError, ValueError for contents of another form.
     """
@@ -68,7 +69,9 @@ def xgboost_trees(content: Mapping[str, Any], name: str, rounds: int | None) -> 
 
 
 def _tree_from_row(row: Mapping[str, Any]) -> Tree:
-    """Return a tree. Raises NormalizeError for nodes that are not there."""
+    """Return a tree from its entry in the file. Raises NormalizeError if a child index is out of
+    range.
+    """
     left, right = (tuple(map(int, row[f"{side}_children"])) for side in ("left", "right"))
     features = tuple(map(int, row["split_indices"]))
     if not len(left) == len(right) == len(features) or max((*left, *right), default=0) >= len(

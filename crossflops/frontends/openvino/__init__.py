@@ -44,7 +44,9 @@ class Openvino(Frontend):
     def read_model(
         self, target: str, arguments: Mapping[str, object], allow_pickle: bool
     ) -> "OpenvinoFile":
-        """Return the file that a target names, which is opened later."""
+        """Return a reference to the file that a target names; its content is read later. Raises
+        TargetError.
+        """
         from crossflops.frontends.openvino.file import OpenvinoFile
 
         if arguments:
@@ -73,7 +75,9 @@ class Openvino(Frontend):
         return Source(msgspec.structs.replace(model, specs=tuple(provided.specs)), (), {})
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Return None, the graph of the file, and its modules."""
+        """Return (None, the graph of the file, the trace of its modules); None since there is no
+        converted model.
+        """
         from crossflops.frontends.openvino.graph import build_openvino_graph
 
         source = recording.source

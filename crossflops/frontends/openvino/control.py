@@ -16,7 +16,9 @@ _BRANCHES = {"then": "then_branch", "else": "else_branch"}
 
 
 def write_layer_with_bodies(writer: IrToOnnxWriter, write_net: WriteNet) -> None:
-    """Write a layer with bodies; `write_net` writes the layers of a body."""
+    """Write ONNX nodes for the current layer, an If, Loop or TensorIterator; `write_net` writes
+    the layers of a body.
+    """
     if writer.current_layer.kind == "If":
         _write_if(writer, write_net)
         return
@@ -32,14 +34,18 @@ def write_layer_with_bodies(writer: IrToOnnxWriter, write_net: WriteNet) -> None
 def _body_writer(
     writer: IrToOnnxWriter, net: IrNet, outer_values: Mapping[int, str], tag: str
 ) -> IrToOnnxWriter:
-    """Return the writer of a body, with the outer values that its Parameters are."""
+    """Return a new writer for a body of the current layer; `outer_values` has the outer value that
+    each Parameter of the body gets.
+    """
     name = f"{writer.prefix}{writer.current_layer.name}/{tag}"
     graph = onnx_message_module().GraphProto(name=name)
     return IrToOnnxWriter(net, graph, writer.weights, outer_values, f"{name}/", writer.storage)
 
 
 def _add_body_output(body: IrToOnnxWriter, layer: int, axis: int | None = None) -> None:
-    """Add what a Result of the body takes as an output, without the axis on which it is joined."""
+    """Add the input of a Result layer to the outputs of the body; if `axis` is given, without this
+    axis of size 1, along which the loop joins the outputs.
+    """
     result = body.layers[layer]
     body.start_nodes_of_layer(result)
     value = body.operand_value_name(0)
@@ -51,7 +57,7 @@ def _add_body_output(body: IrToOnnxWriter, layer: int, axis: int | None = None) 
 
 
 def _write_if(writer: IrToOnnxWriter, write_net: WriteNet) -> None:
-    """Write If with both branches."""
+    """Write ONNX nodes for If with both branches."""
     bodies: dict[str, Any] = {}
     for tag, attribute in _BRANCHES.items():
         rows = writer.current_layer.maps.get(f"{tag}_port_map", ())
@@ -94,7 +100,9 @@ class _Ports(NamedTuple):
 
     @classmethod
     def from_layer(cls, writer: IrToOnnxWriter) -> "_Ports":
-        """Return the ports of the writer's layer."""
+        """Return which inputs and outputs of the current loop belong to which layers
+        of its body.
+        """
         layer = writer.current_layer
         rows = layer.maps.get("port_map", ())
         back = {
@@ -131,21 +139,27 @@ class _Ports(NamedTuple):
         return ports._replace(is_known=ports.is_known and follows)
 
     def final_state_results(self, writer: IrToOnnxWriter) -> Iterator[str]:
-        """Yield the result of the layer that is the last value of each state, "" without one."""
+        """Yield for each state of the loop the name of the result that has its last value; "" if
+        no result has it.
+        """
         outputs = {result: at for at, result in self.last}
         for _, _, result in self.states:
             yield writer.result_name(outputs[result]) if result in outputs else ""
 
 
 def _add_body_input(body: IrToOnnxWriter, name: str) -> str:
-    """Add an input to the graph of a body."""
+    """Add an input to the graph of a loop's body, with the prefix of the body before its name;
+    return the full name.
+    """
     value = f"{body.prefix}{name}"
     body.graph.input.add(name=value)
     return value
 
 
 def _write_scan(writer: IrToOnnxWriter, write_net: WriteNet, ports: _Ports) -> None:
-    """Write TensorIterator as Scan: a run takes one element of an axis, of every sliced input."""
+    """Write an ONNX Scan for a TensorIterator: each run takes one element of every sliced input
+    along its axis.
+    """
     if not ports.sliced:
         writer.add_uncounted_node()
         return
@@ -183,7 +197,9 @@ def _write_scan(writer: IrToOnnxWriter, write_net: WriteNet, ports: _Ports) -> N
 
 
 def _write_loop(writer: IrToOnnxWriter, write_net: WriteNet, ports: _Ports) -> None:
-    """Write Loop: a count, a condition, and states; sliced inputs are read by the run's number."""
+    """Write an ONNX Loop: a count, a condition and states; each run reads its element of a sliced
+    input by the number of the run.
+    """
     outer_values = {inner: writer.operand_value_name(at) for inner, at in ports.kept.items()}
     body = _body_writer(writer, writer.current_layer.bodies["body"], outer_values, "body")
     step, _ = _add_body_input(body, "step"), _add_body_input(body, "goes_on")

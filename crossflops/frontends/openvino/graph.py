@@ -53,14 +53,14 @@ def build_openvino_graph(
 
 
 def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
-    """Return the graph with weights in the types in which they are stored; `types` has them by
-    the results of the conversions, and gets those of moved ones.
+    """Return the graph with weights in the types in which the file stores them; `types` has these
+    types by name of the converted weight, and gets the names of moved weights too.
 
     Kernels convert a weight as they read it.
     """
 
     def with_stored_weight_type(spec: TensorSpec | None) -> TensorSpec | None:
-        """Return a value in its type."""
+        """Return the tensor's spec with the type in which the file stores it, if that is known."""
         if spec is None or spec.name not in types:
             return spec
         return msgspec.structs.replace(spec, dtype=types[spec.name])
@@ -85,7 +85,9 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
 
 
 def write_net_as_onnx_model(net: IrNet, file: OpenvinoFile) -> tuple[Any, dict[str, str]]:
-    """Return an ONNX model of a file, and the types in which it stores converted weights."""
+    """Return a file's model as an ONNX model, and by name the types in which the file stores
+    weights that it converts.
+    """
     model = onnx_message_module().ModelProto(ir_version=_IR_VERSION)
     model.opset_import.add(domain="", version=OPSET)
     model.opset_import.add(domain=DOMAIN, version=1)
@@ -118,7 +120,7 @@ def _write_layers(writer: IrToOnnxWriter) -> None:
 
 
 def _add_model_input(writer: IrToOnnxWriter, layer: IrLayer) -> None:
-    """Add an input of the model, with the sizes that the file fixes."""
+    """Add an input to the ONNX model, with the sizes that the file fixes."""
     value = writer.graph.input.add(name=writer.result_name())
     tensor = value.type.tensor_type
     tensor.elem_type = (
@@ -135,7 +137,9 @@ def _add_model_input(writer: IrToOnnxWriter, layer: IrLayer) -> None:
 
 
 def _add_model_output(writer: IrToOnnxWriter) -> None:
-    """Add an output of the model: what a Result takes, or what a variable keeps."""
+    """Add an output to the ONNX model: the input of a Result layer, or the value that a variable
+    stores.
+    """
     value = writer.operand_value_name(0)
     taken = {output.name for output in writer.graph.output}
     stored = {tensor.name for tensor in writer.graph.initializer}
@@ -146,7 +150,7 @@ def _add_model_output(writer: IrToOnnxWriter) -> None:
 
 
 def _warn_of_variables(net: IrNet) -> None:
-    """Warn that variables are counted as they begin."""
+    """Warn that the variables of the model are counted with their initial values."""
     count = sum(layer.kind == "ReadValue" for layer in net.layers)
     if count:
         warnings.warn(

@@ -18,20 +18,24 @@ _MOST = (1 << 63) - 1  # the end of a slice that has none
 
 
 def _single_node_writer(kind: str, operands: int = 1, **attributes: float | int | str) -> Write:
-    """Return the writer of an operation that is one node of its first operands."""
+    """Return a function that writes an operation as one ONNX node of the operator `kind`, with the
+    first operands of the operation as its inputs.
+    """
 
     def write_single_node(writer: IrToOnnxWriter) -> None:
-        """Write the node."""
+        """Write the ONNX node of the operation."""
         writer.add_result_node(kind, writer.operand_value_names()[:operands], **attributes)
 
     return write_single_node
 
 
 def _node_pair_writer(first: str, second: str, operands: int = 1) -> Write:
-    """Return the writer of an operation that is one function of another's result."""
+    """Return a function that writes an operation as two ONNX nodes, `second` of the result of
+    `first`.
+    """
 
     def write_node_pair(writer: IrToOnnxWriter) -> None:
-        """Write both nodes."""
+        """Write both ONNX nodes of the operation."""
         writer.add_result_node(
             second, [writer.add_node(first, writer.operand_value_names()[:operands])]
         )
@@ -43,7 +47,9 @@ def _node_pair_writer(first: str, second: str, operands: int = 1) -> Write:
 
 
 def _window_attributes(writer: IrToOnnxWriter) -> dict[str, Any]:
-    """Return strides, dilations and padding of a window."""
+    """Return the strides, dilations and padding of a convolution or pool as attributes of an ONNX
+    node.
+    """
     attributes: dict[str, Any] = {}
     for name, own in (("strides", "strides"), ("dilations", "dilations")):
         if values := writer.integers_attribute(name):
@@ -69,7 +75,8 @@ class GroupedFilters(NamedTuple):
 
 
 def _merge_group_filters(writer: IrToOnnxWriter) -> GroupedFilters | None:
-    """Return the filters of a grouped convolution as ONNX has them, and the number of groups.
+    """Return the filters of a grouped convolution in the shape that ONNX requires, and the number
+    of groups; None if a size is open.
 
     [G, M/G, C/G, k...] -> [M, C/G, k...], transposed [G, C/G, M/G, k...] -> [C, M/G, k...].
     """
@@ -83,10 +90,10 @@ def _merge_group_filters(writer: IrToOnnxWriter) -> GroupedFilters | None:
 
 
 def _convolution_writer(has_groups: bool) -> Write:
-    """Return the writer of a convolution."""
+    """Return a function that writes ONNX nodes for a convolution."""
 
     def write_convolution(writer: IrToOnnxWriter) -> None:
-        """Write Conv of X [N, C, ...] with W [M, C/group, k...]."""
+        """Write ONNX nodes for Conv of X [N, C, ...] with W [M, C/group, k...]."""
         weight, groups = writer.operand_value_name(1), 1
         if has_groups:
             filters = _merge_group_filters(writer)
@@ -105,10 +112,10 @@ def _convolution_writer(has_groups: bool) -> Write:
 
 
 def _conv_transpose_writer(has_groups: bool) -> Write:
-    """Return the writer of a transposed convolution."""
+    """Return a function that writes ONNX nodes for a transposed convolution."""
 
     def write_conv_transpose(writer: IrToOnnxWriter) -> None:
-        """Write ConvTranspose of X [N, C, ...] with W [C, M/group, k...]."""
+        """Write ONNX nodes for ConvTranspose of X [N, C, ...] with W [C, M/group, k...]."""
         attributes = _window_attributes(writer)
         weight, groups = writer.operand_value_name(1), 1
         if has_groups:
@@ -134,7 +141,7 @@ def _conv_transpose_writer(has_groups: bool) -> Write:
 
 
 def _write_deformable(writer: IrToOnnxWriter) -> None:
-    """Write DeformableConvolution: X, offsets, filters, and a mask."""
+    """Write ONNX nodes for DeformableConvolution: X, offsets, filters, and a mask."""
     groups = {
         "group": writer.integer_attribute("group", 1),
         "offset_group": writer.integer_attribute("deformable_group", 1),
@@ -147,7 +154,9 @@ def _write_deformable(writer: IrToOnnxWriter) -> None:
 
 
 def _add_swap_of_last_axes(writer: IrToOnnxWriter, at: int) -> str:
-    """Return an operand with its last two axes in the other order."""
+    """Add a Transpose that swaps the last two axes of operand `at`; return the name
+    of its result.
+    """
     rank = writer.operand_rank(at)
     if rank < 2:
         return writer.operand_value_name(at)
@@ -156,7 +165,7 @@ def _add_swap_of_last_axes(writer: IrToOnnxWriter, at: int) -> str:
 
 
 def _write_matmul(writer: IrToOnnxWriter) -> None:
-    """Write MatMul, either factor of which may be transposed."""
+    """Write ONNX nodes for MatMul, either factor of which may be transposed."""
     factors = [
         _add_swap_of_last_axes(writer, at)
         if writer.flag_attribute(name)
@@ -167,7 +176,9 @@ def _write_matmul(writer: IrToOnnxWriter) -> None:
 
 
 def _write_attention(writer: IrToOnnxWriter) -> None:
-    """Write ScaledDotProductAttention of Q, K, V [..., L, E], with a mask and a scale."""
+    """Write ONNX nodes for ScaledDotProductAttention of Q, K, V [..., L, E], with a mask and a
+    scale.
+    """
     if writer.operand_rank(0) not in (3, 4):
         writer.add_uncounted_node()
         return
@@ -193,7 +204,9 @@ def _write_attention(writer: IrToOnnxWriter) -> None:
 
 
 def _write_max_pool(writer: IrToOnnxWriter) -> None:
-    """Write MaxPool; from opset 8 on its second result has the indices of the maxima."""
+    """Write ONNX nodes for MaxPool; from opset 8 on its second result has the indices of the
+    maxima.
+    """
     attributes = _window_attributes(writer) | {"kernel_shape": writer.integers_attribute("kernel")}
     attributes["ceil_mode"] = int(
         writer.text_attribute("rounding_type", "floor").startswith("ceil")
@@ -217,7 +230,7 @@ def _write_max_pool(writer: IrToOnnxWriter) -> None:
 
 
 def _write_average_pool(writer: IrToOnnxWriter) -> None:
-    """Write AvgPool."""
+    """Write ONNX nodes for AvgPool."""
     attributes = _window_attributes(writer) | {"kernel_shape": writer.integers_attribute("kernel")}
     attributes["ceil_mode"] = int(
         writer.text_attribute("rounding_type", "floor").startswith("ceil")
@@ -227,10 +240,14 @@ def _write_average_pool(writer: IrToOnnxWriter) -> None:
 
 
 def _adaptive_pool_writer(kind: str) -> Write:
-    """Return the writer of an adaptive pool, which needs sizes that its windows divide."""
+    """Return a function that writes ONNX nodes for an adaptive pool, whose input sizes must be
+    multiples of its result sizes.
+    """
 
     def write_adaptive_pool(writer: IrToOnnxWriter) -> None:
-        """Write the pool whose windows are all alike, or name the operation."""
+        """Write the pool if all its windows have one size; otherwise add a node that
+        is uncounted.
+        """
         area, sizes = writer.operand_port(0).dims[2:], writer.constant_integers(1)
         if sizes is None or len(writer.current_layer.outputs) > 1:
             writer.add_uncounted_node()
@@ -250,10 +267,12 @@ def _adaptive_pool_writer(kind: str) -> Write:
 
 
 def _axes_reduction_writer(kind: str) -> Write:
-    """Return the writer of a reduction along the axes of the second input."""
+    """Return a function that writes ONNX nodes for a reduction along the axes of the
+    second input.
+    """
 
     def write_axes_reduction(writer: IrToOnnxWriter) -> None:
-        """Write the reduction."""
+        """Write ONNX nodes for the reduction."""
         # of a vector all axes, for which ONNX needs none: sizes are computed so
         axes = [writer.operand_as_int64(1)] if writer.operand_rank(0) != 1 else []
         keeps = int(writer.flag_attribute("keep_dims"))
@@ -269,7 +288,9 @@ _RESIZE_MODES = {
 
 
 def _write_interpolate(writer: IrToOnnxWriter) -> None:
-    """Write Interpolate: sizes or scales of some axes; of the first version always sizes."""
+    """Write ONNX nodes for Interpolate: sizes or scales of some axes; of the first version always
+    sizes.
+    """
     mode = _RESIZE_MODES.get(writer.text_attribute("mode"), "linear")
     if writer.current_layer.opset in ("opset1", "opset2", "opset3"):
         axes, by_scales, sizes_at, scales_at = writer.integers_attribute("axes"), False, 1, 1
@@ -312,7 +333,7 @@ def _write_interpolate(writer: IrToOnnxWriter) -> None:
 
 
 def _write_mvn(writer: IrToOnnxWriter) -> None:
-    """Write MVN, (X - mean) / deviation, or the mean alone where it says so."""
+    """Write ONNX nodes for MVN, (X - mean) / deviation, or the mean alone where it says so."""
     if writer.has_operand(1):
         axes = writer.constant_integers(1)
     elif across := writer.integers_attribute("reduction_axes"):
@@ -336,7 +357,9 @@ def _write_mvn(writer: IrToOnnxWriter) -> None:
 
 
 def _write_l2_normalization(writer: IrToOnnxWriter) -> None:
-    """Write NormalizeL2: X divided by the root of the sum of its squares along some axes."""
+    """Write ONNX nodes for NormalizeL2: X divided by the root of the sum of its squares along some
+    axes.
+    """
     axes = writer.constant_integers(1)
     if axes is not None and len(axes) == 1:
         writer.add_result_node(
@@ -350,7 +373,9 @@ def _write_l2_normalization(writer: IrToOnnxWriter) -> None:
 
 
 def _write_batch_norm(writer: IrToOnnxWriter) -> None:
-    """Write BatchNormInference; its first version has the data behind the scale and the shift."""
+    """Write ONNX nodes for BatchNormInference; its first version has the data behind the scale and
+    the shift.
+    """
     data, scale, shift = (
         (0, 1, 2)
         if writer.current_layer.opset not in ("opset1", "opset2", "opset3", "opset4")
@@ -361,7 +386,8 @@ def _write_batch_norm(writer: IrToOnnxWriter) -> None:
 
 
 def _write_group_norm(writer: IrToOnnxWriter) -> None:
-    """Write GroupNormalization as the normalization of each group, times a scale, plus a shift.
+    """Write ONNX nodes for GroupNormalization as the normalization of each group, times a scale,
+    plus a shift.
 
     ONNX infers no shape for its own operator.
     """
@@ -377,19 +403,19 @@ def _write_group_norm(writer: IrToOnnxWriter) -> None:
 
 
 def _write_lrn(writer: IrToOnnxWriter) -> None:
-    """Write LRN over neighbouring channels."""
+    """Write ONNX nodes for LRN over neighbouring channels."""
     writer.add_result_node(
         "LRN", [writer.operand_value_name(0)], size=writer.integer_attribute("size", 1)
     )
 
 
 def _write_rms(writer: IrToOnnxWriter) -> None:
-    """Write RMS, x / sqrt(mean(x^2)) times a scale, over the last axis."""
+    """Write ONNX nodes for RMS, x / sqrt(mean(x^2)) times a scale, over the last axis."""
     writer.add_result_node("RMSNormalization", writer.operand_value_names()[:2], axis=-1)
 
 
 def _write_clamp(writer: IrToOnnxWriter) -> None:
-    """Write Clamp between two numbers."""
+    """Write ONNX nodes for Clamp between two numbers."""
     dtype = onnx_type_number(writer.operand_port(0).precision)
     if dtype in (1, 10, 11, 16):
         bounds = [
@@ -405,13 +431,13 @@ def _write_clamp(writer: IrToOnnxWriter) -> None:
 
 
 def _write_gelu(writer: IrToOnnxWriter) -> None:
-    """Write Gelu, by tanh if it is approximate."""
+    """Write ONNX nodes for Gelu, by tanh if it is approximate."""
     form = "tanh" if writer.text_attribute("approximation_mode").lower() == "tanh" else "none"
     writer.add_result_node("Gelu", [writer.operand_value_name(0)], approximate=form)
 
 
 def _write_swish(writer: IrToOnnxWriter) -> None:
-    """Write Swish: x times the logistic function of x, or of beta x."""
+    """Write ONNX nodes for Swish: x times the logistic function of x, or of beta x."""
     inner = writer.operand_value_name(0)
     if writer.has_operand(1) and writer.constant_numbers(1) != (1.0,):
         inner = writer.add_node("Mul", [inner, writer.operand_value_name(1)])
@@ -421,7 +447,7 @@ def _write_swish(writer: IrToOnnxWriter) -> None:
 
 
 def _write_prelu(writer: IrToOnnxWriter) -> None:
-    """Write PRelu, whose slope is one for each channel or for all."""
+    """Write ONNX nodes for PRelu, whose slope is one for each channel or for all."""
     slope, rank = writer.operand_value_name(1), writer.operand_rank(0)
     if writer.operand_rank(1) == 1 and rank > 2 and writer.operand_port(1).dims != (1,):
         shape = (-1, *(1 for _ in range(rank - 2)))
@@ -430,16 +456,16 @@ def _write_prelu(writer: IrToOnnxWriter) -> None:
 
 
 def _write_squared_difference(writer: IrToOnnxWriter) -> None:
-    """Write SquaredDifference."""
+    """Write ONNX nodes for SquaredDifference."""
     difference = writer.add_node("Sub", writer.operand_value_names()[:2])
     writer.add_result_node("Mul", [difference, difference])
 
 
 def _softmax_writer(kind: str) -> Write:
-    """Return the writer of a softmax along its axis."""
+    """Return a function that writes ONNX nodes for a softmax along its axis."""
 
     def write_softmax_along_axis(writer: IrToOnnxWriter) -> None:
-        """Write the softmax."""
+        """Write ONNX nodes for the softmax."""
         writer.add_result_node(
             kind, [writer.operand_value_name(0)], axis=writer.integer_attribute("axis", 1)
         )
@@ -448,14 +474,15 @@ def _softmax_writer(kind: str) -> Write:
 
 
 def _write_elu(writer: IrToOnnxWriter) -> None:
-    """Write Elu."""
+    """Write ONNX nodes for Elu."""
     writer.add_result_node(
         "Elu", [writer.operand_value_name(0)], alpha=writer.float_attribute("alpha", 1.0)
     )
 
 
 def _write_fake_quantize(writer: IrToOnnxWriter) -> None:
-    """Write FakeQuantize as QuantizeLinear and DequantizeLinear: kernels read what is between.
+    """Write ONNX nodes for FakeQuantize as QuantizeLinear and DequantizeLinear: kernels read what
+    is between.
 
     More than 256 levels take 16 bits, at most 16 levels 4 bits.
     """
@@ -475,7 +502,9 @@ def _write_fake_quantize(writer: IrToOnnxWriter) -> None:
 
 
 def _write_type_promotion(writer: IrToOnnxWriter) -> None:
-    """Write ConvertPromoteTypes: both operands in the type that their results have."""
+    """Write ONNX nodes for ConvertPromoteTypes: both operands in the type that their
+    results have.
+    """
     for at in range(2):
         to = writer.result_type_number(at)
         if to:
@@ -490,7 +519,9 @@ def _write_type_promotion(writer: IrToOnnxWriter) -> None:
 
 
 def _write_convert(writer: IrToOnnxWriter) -> None:
-    """Write Convert; of a stored weight the type in which the file has it is noted."""
+    """Write ONNX nodes for Convert; if its operand is a stored weight, record the type in which
+    the file stores it.
+    """
     writer.add_result_node("Cast", [writer.operand_value_name(0)], to=writer.result_type_number())
     stored = writer.weights_of.get(writer.operand_value_name(0))
     if stored and writer.result_type_number() in _FLOAT_TYPES:
@@ -502,7 +533,9 @@ _VIEWS = ("Convert", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def _source_of_scaled_weight(writer: IrToOnnxWriter) -> LayerPort | None:
-    """Return layer and port of the constant of a compressed weight, (q - zero) * scale."""
+    """Return the layer and the port of the stored integers q if the current layer computes a
+    compressed weight (q - zero) * scale; None otherwise.
+    """
     layer = writer.operand_maker(0)
     if layer is not None and layer.kind == "Subtract":
         source = writer.net.edges.get((layer.number, layer.inputs[0].number))
@@ -521,7 +554,7 @@ _COMPRESSED = ("i8", "u8", "i4", "u4", "u2", "nf4", "f8e4m3", "f8e5m2", "f4e2m1"
 
 
 def _write_multiply(writer: IrToOnnxWriter) -> None:
-    """Write Multiply; the scale of a compressed weight is that of DequantizeLinear."""
+    """Write ONNX nodes for Multiply; for the scale of a compressed weight a DequantizeLinear."""
     source = _source_of_scaled_weight(writer)
     if source is None:
         writer.add_result_node("Mul", writer.operand_value_names()[:2])
@@ -536,7 +569,9 @@ def _write_multiply(writer: IrToOnnxWriter) -> None:
 
 
 def _write_reshape(writer: IrToOnnxWriter) -> None:
-    """Write Reshape; a 0 of its shape is the size of the operand if it is special."""
+    """Write ONNX nodes for Reshape; a 0 of its shape is the size of the operand if
+    it is special.
+    """
     allow = int(not writer.flag_attribute("special_zero"))
     writer.add_result_node(
         "Reshape", [writer.operand_value_name(0), writer.operand_as_int64(1)], allowzero=allow
@@ -544,7 +579,7 @@ def _write_reshape(writer: IrToOnnxWriter) -> None:
 
 
 def _write_transpose(writer: IrToOnnxWriter) -> None:
-    """Write Transpose; without an order the axes are reversed."""
+    """Write ONNX nodes for Transpose; without an order the axes are reversed."""
     order = writer.constant_integers(1)
     if order is None:
         writer.add_uncounted_node()
@@ -555,10 +590,10 @@ def _write_transpose(writer: IrToOnnxWriter) -> None:
 
 
 def _axis_insertion_or_removal_writer(kind: str) -> Write:
-    """Return the writer of an operation that adds or removes axes."""
+    """Return a function that writes ONNX nodes for an operation that adds or removes axes."""
 
     def write_axis_insertion_or_removal(writer: IrToOnnxWriter) -> None:
-        """Write the node."""
+        """Write the ONNX node that adds or removes the axes."""
         axes = [writer.operand_as_int64(1)] if writer.has_operand(1) else []
         writer.add_result_node(kind, [writer.operand_value_name(0), *axes])
 
@@ -566,20 +601,22 @@ def _axis_insertion_or_removal_writer(kind: str) -> Write:
 
 
 def _write_concat(writer: IrToOnnxWriter) -> None:
-    """Write Concat along an axis."""
+    """Write ONNX nodes for Concat along an axis."""
     writer.add_result_node(
         "Concat", writer.operand_value_names(), axis=writer.integer_attribute("axis")
     )
 
 
 def _axis_from_constant_input(writer: IrToOnnxWriter, at: int, default: int = 0) -> int | None:
-    """Return an axis that is a constant input; None if it is computed."""
+    """Return the axis that input `at` gives as a constant, `default` if it is omitted, None if it
+    is computed.
+    """
     values = writer.constant_integers(at) if writer.has_operand(at) else (default,)
     return values[0] if values else None
 
 
 def _write_split(writer: IrToOnnxWriter) -> None:
-    """Write Split into equal parts."""
+    """Write ONNX nodes for Split into equal parts."""
     axis = _axis_from_constant_input(writer, 1)
     if axis is None:
         writer.add_uncounted_node()
@@ -591,7 +628,7 @@ def _write_split(writer: IrToOnnxWriter) -> None:
 
 
 def _write_variadic_split(writer: IrToOnnxWriter) -> None:
-    """Write VariadicSplit; a length of -1 is what the others leave."""
+    """Write ONNX nodes for VariadicSplit; one length may be -1, which is the remaining size."""
     axis, lengths = _axis_from_constant_input(writer, 1), writer.constant_integers(2)
     if axis is None:
         writer.add_uncounted_node()
@@ -613,7 +650,7 @@ def _write_variadic_split(writer: IrToOnnxWriter) -> None:
 
 
 def _write_gather(writer: IrToOnnxWriter) -> None:
-    """Write Gather along an axis; axes of a batch have indices of their own."""
+    """Write ONNX nodes for Gather along an axis; axes of a batch have indices of their own."""
     axis, batch = _axis_from_constant_input(writer, 2), writer.integer_attribute("batch_dims")
     if axis is None:
         writer.add_uncounted_node()
@@ -635,20 +672,22 @@ def _write_gather(writer: IrToOnnxWriter) -> None:
 
 
 def _write_gather_nd(writer: IrToOnnxWriter) -> None:
-    """Write GatherND."""
+    """Write ONNX nodes for GatherND."""
     operands = [writer.operand_value_name(0), writer.operand_as_int64(1, vector=False)]
     writer.add_result_node("GatherND", operands, batch_dims=writer.integer_attribute("batch_dims"))
 
 
 def _write_gather_elements(writer: IrToOnnxWriter) -> None:
-    """Write GatherElements."""
+    """Write ONNX nodes for GatherElements."""
     writer.add_result_node(
         "GatherElements", writer.operand_value_names()[:2], axis=writer.integer_attribute("axis")
     )
 
 
 def _write_scatter_elements(writer: IrToOnnxWriter) -> None:
-    """Write ScatterElementsUpdate along an axis; a reduction adds, multiplies or compares."""
+    """Write ONNX nodes for ScatterElementsUpdate along an axis; a reduction adds, multiplies or
+    compares.
+    """
     axis = _axis_from_constant_input(writer, 3)
     names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
     reduction = names.get(writer.text_attribute("reduction"), "none")
@@ -660,7 +699,7 @@ def _write_scatter_elements(writer: IrToOnnxWriter) -> None:
 
 
 def _write_scatter_nd(writer: IrToOnnxWriter) -> None:
-    """Write ScatterNDUpdate."""
+    """Write ONNX nodes for ScatterNDUpdate."""
     names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
     reduction = names.get(writer.text_attribute("reduction"), "none")
     operands = [
@@ -672,7 +711,7 @@ def _write_scatter_nd(writer: IrToOnnxWriter) -> None:
 
 
 def _write_scatter(writer: IrToOnnxWriter) -> None:
-    """Write ScatterUpdate along the first axis."""
+    """Write ONNX nodes for ScatterUpdate along the first axis."""
     if _axis_from_constant_input(writer, 3) != 0:
         writer.add_uncounted_node()
         return
@@ -684,7 +723,7 @@ def _write_scatter(writer: IrToOnnxWriter) -> None:
 
 
 def _write_pad(writer: IrToOnnxWriter) -> None:
-    """Write Pad by a value, or by elements of the operand."""
+    """Write ONNX nodes for Pad by a value, or by elements of the operand."""
     modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "reflect"}
     pads = writer.add_node(
         "Concat", [writer.operand_as_int64(1), writer.operand_as_int64(2)], axis=0
@@ -697,7 +736,7 @@ def _write_pad(writer: IrToOnnxWriter) -> None:
 
 
 def _write_tile(writer: IrToOnnxWriter) -> None:
-    """Write Tile; fewer repeats than axes are those of the last axes."""
+    """Write ONNX nodes for Tile; fewer repeats than axes are those of the last axes."""
     repeats, rank = writer.constant_integers(1), writer.operand_rank(0)
     if repeats is not None and len(repeats) < rank:
         sizes = writer.add_integer_constant((*(1 for _ in range(rank - len(repeats))), *repeats))
@@ -707,7 +746,9 @@ def _write_tile(writer: IrToOnnxWriter) -> None:
 
 
 def _write_broadcast(writer: IrToOnnxWriter) -> None:
-    """Write Broadcast to a shape; explicit axes are those of a vector or a scalar."""
+    """Write ONNX nodes for Broadcast to a shape; explicit axes are those of a vector
+    or a scalar.
+    """
     data, rank = writer.operand_value_name(0), writer.operand_rank(0)
     if (
         writer.has_operand(2)
@@ -726,7 +767,7 @@ def _write_broadcast(writer: IrToOnnxWriter) -> None:
 
 
 def _write_shape_of(writer: IrToOnnxWriter) -> None:
-    """Write ShapeOf, in int64 or int32."""
+    """Write ONNX nodes for ShapeOf, in int64 or int32."""
     if writer.result_type_number() == INT64:
         writer.add_result_node("Shape", [writer.operand_value_name(0)])
     else:
@@ -738,7 +779,7 @@ def _write_shape_of(writer: IrToOnnxWriter) -> None:
 
 
 def _write_range(writer: IrToOnnxWriter) -> None:
-    """Write Range, whose operands have the type of its result."""
+    """Write ONNX nodes for Range, whose operands have the type of its result."""
     to = writer.result_type_number()
     operands = [
         writer.operand_value_name(at)
@@ -756,7 +797,7 @@ def _write_range(writer: IrToOnnxWriter) -> None:
 
 
 def _write_slice(writer: IrToOnnxWriter) -> None:
-    """Write Slice of data between starts and ends, in steps, along axes."""
+    """Write ONNX nodes for Slice of data between starts and ends, in steps, along axes."""
     data, starts, ends, steps = (
         writer.operand_value_name(0),
         *(writer.operand_as_int64(at) for at in (1, 2, 3)),
@@ -766,7 +807,9 @@ def _write_slice(writer: IrToOnnxWriter) -> None:
 
 
 def _vector_element(writer: IrToOnnxWriter, at: int, index: int) -> int | str:
-    """Return an element of a vector: a number, or a value of one element if it is computed."""
+    """Return element `index` of the vector at input `at`: a number, or the name of a value of one
+    element if it is computed.
+    """
     known = writer.constant_integers(at)
     if known is not None:
         return known[index]
@@ -775,7 +818,7 @@ def _vector_element(writer: IrToOnnxWriter, at: int, index: int) -> int | str:
 
 
 def _add_vector(writer: IrToOnnxWriter, items: list[int | str]) -> str:
-    """Return a vector of numbers and of computed elements."""
+    """Add nodes that make a vector of these numbers and values; return its name."""
     numbers = [item for item in items if isinstance(item, int)]
     if len(numbers) == len(items):
         return writer.add_integer_constant(numbers)
@@ -786,7 +829,9 @@ def _add_vector(writer: IrToOnnxWriter, items: list[int | str]) -> str:
 
 
 def _write_strided_slice(writer: IrToOnnxWriter) -> None:
-    """Write StridedSlice: its masks say which bounds are free, and which axes come or go."""
+    """Write ONNX nodes for StridedSlice: its masks say which bounds are free, and which axes come
+    or go.
+    """
     count = (
         writer.operand_port(1).dims[0]
         if writer.operand_port(1).dims
@@ -849,7 +894,7 @@ def _write_strided_slice(writer: IrToOnnxWriter) -> None:
 
 
 def _write_one_hot(writer: IrToOnnxWriter) -> None:
-    """Write OneHot: the values are those where the index is not, and where it is."""
+    """Write ONNX nodes for OneHot; its last two operands are the on value and the off value."""
     flat = writer.add_integer_constant((1,))
     pair = [writer.add_node("Reshape", [writer.operand_value_name(at), flat]) for at in (3, 2)]
     values = writer.add_node("Concat", pair, axis=0)
@@ -858,7 +903,7 @@ def _write_one_hot(writer: IrToOnnxWriter) -> None:
 
 
 def _write_top_k(writer: IrToOnnxWriter) -> None:
-    """Write TopK along an axis; the indices may be int32."""
+    """Write ONNX nodes for TopK along an axis; the indices may be int32."""
     attributes: dict[str, Any] = {
         "axis": writer.integer_attribute("axis"),
         "largest": int(writer.text_attribute("mode", "max") == "max"),
@@ -875,7 +920,7 @@ def _write_top_k(writer: IrToOnnxWriter) -> None:
 
 
 def _write_cum_sum(writer: IrToOnnxWriter) -> None:
-    """Write CumSum along an axis."""
+    """Write ONNX nodes for CumSum along an axis."""
     attributes = {
         "exclusive": int(writer.flag_attribute("exclusive")),
         "reverse": int(writer.flag_attribute("reverse")),
@@ -884,10 +929,10 @@ def _write_cum_sum(writer: IrToOnnxWriter) -> None:
 
 
 def _block_movement_writer(kind: str) -> Write:
-    """Return the writer of DepthToSpace or SpaceToDepth of images."""
+    """Return a function that writes ONNX nodes for DepthToSpace or SpaceToDepth of images."""
 
     def write_block_movement(writer: IrToOnnxWriter) -> None:
-        """Write the node; blocks of other ranks than images are named."""
+        """Write the ONNX node; for data of another rank than 4 add a node that is uncounted."""
         if writer.operand_rank(0) != 4:
             writer.add_uncounted_node()
             return
@@ -900,13 +945,15 @@ def _block_movement_writer(kind: str) -> Write:
 
 
 def _write_shape_preserving_movement(writer: IrToOnnxWriter) -> None:
-    """Write an operation that moves elements, and keeps the shape."""
+    """Write ONNX nodes for an operation that moves elements and keeps the shape, such as
+    ReverseSequence.
+    """
     order = tuple(range(writer.operand_rank(0)))
     writer.add_result_node("Transpose", [writer.operand_value_name(0)], perm=order)
 
 
 def _write_grid_sample(writer: IrToOnnxWriter) -> None:
-    """Write GridSample."""
+    """Write ONNX nodes for GridSample."""
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(writer.text_attribute("mode"), "nearest")
     attributes = {
         "mode": mode,
@@ -917,7 +964,7 @@ def _write_grid_sample(writer: IrToOnnxWriter) -> None:
 
 
 def _write_roi_align(writer: IrToOnnxWriter) -> None:
-    """Write ROIAlign of regions into a grid."""
+    """Write ONNX nodes for ROIAlign of regions into a grid."""
     attributes: dict[str, Any] = {
         "output_height": writer.integer_attribute("pooled_h", 1),
         "output_width": writer.integer_attribute("pooled_w", 1),
@@ -934,14 +981,16 @@ def _write_roi_align(writer: IrToOnnxWriter) -> None:
 
 
 def _write_einsum(writer: IrToOnnxWriter) -> None:
-    """Write Einsum of an equation."""
+    """Write ONNX nodes for Einsum of an equation."""
     writer.add_result_node(
         "Einsum", writer.operand_value_names(), equation=writer.text_attribute("equation")
     )
 
 
 def _write_read_value(writer: IrToOnnxWriter) -> None:
-    """Write ReadValue: the first run reads what the variable begins with."""
+    """Write ONNX nodes for ReadValue, as in the first run: it reads the initial value of the
+    variable.
+    """
     if writer.has_operand(0):
         writer.add_result_node("Identity", [writer.operand_value_name(0)])
     else:
@@ -949,7 +998,7 @@ def _write_read_value(writer: IrToOnnxWriter) -> None:
 
 
 def _write_non_zero(writer: IrToOnnxWriter) -> None:
-    """Write NonZero."""
+    """Write ONNX nodes for NonZero."""
     if writer.result_type_number() == INT64:
         writer.add_result_node("NonZero", [writer.operand_value_name(0)])
     else:
@@ -1064,7 +1113,9 @@ _INTERNAL = ("RMS",)
 
 
 def write_layer_nodes(writer: IrToOnnxWriter) -> None:
-    """Write the nodes of the writer's layer; one that is not known here is named."""
+    """Write the ONNX nodes of the writer's current layer; for an unknown operation, a node that is
+    uncounted.
+    """
     layer = writer.current_layer
     known = _STANDARD.match(layer.opset) is not None or layer.kind in _INTERNAL
     write = WRITERS.get(layer.kind) if known else None

@@ -112,7 +112,9 @@ def read_ir_model(path: Path) -> IrNet:
 
 
 def _parse_xml(path: Path) -> _Element:
-    """Return the root element of a file, without what no count needs. Raises TargetError."""
+    """Return the root element of an XML file, without elements that a count does not need. Raises
+    TargetError.
+    """
     stack: list[_Element] = [_Element("", {})]
     skipped = 0
 
@@ -160,7 +162,7 @@ def _parse_xml(path: Path) -> _Element:
 
 
 def _read_net(element: _Element) -> IrNet:
-    """Return a model, or the body of a layer."""
+    """Return the layers and edges in an element, which is a model or the body of a layer."""
     rows = element.first_child("edges").children_tagged("edge")
     edges = {
         (int(row.attribute("to-layer")), int(row.attribute("to-port"))): (
@@ -176,7 +178,7 @@ def _read_net(element: _Element) -> IrNet:
 
 
 def _read_layer(element: _Element) -> IrLayer:
-    """Return a layer."""
+    """Return the layer in a <layer> element."""
     maps: dict[str, tuple[tuple[str, Mapping[str, str]], ...]] = {}
     bodies = {}
     for child in element.children:
@@ -198,7 +200,7 @@ def _read_layer(element: _Element) -> IrLayer:
 
 
 def _read_port(element: _Element) -> IrPort:
-    """Return a port."""
+    """Return the port in a <port> element: its number, type, sizes and names."""
     return IrPort(
         number=int(element.attribute("id")),
         precision=element.attribute("precision"),
@@ -217,11 +219,13 @@ class IrConstant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_read_values(self) -> bool:
-        """True if its values are read."""
+        """Return whether the constant is small enough that its values are read."""
         return self.size <= _SMALL
 
     def read_payload(self, weights: Path) -> bytes | None:
-        """Return the bytes of a small constant, None of a large one or without the file."""
+        """Return the bytes of the constant from the .bin file `weights`; None if it is large or
+        the file is missing.
+        """
         if not self.has_read_values or not weights.is_file():
             return None
         try:
@@ -238,7 +242,9 @@ class IrConstant(msgspec.Struct, frozen=True, kw_only=True):
         return content
 
     def read_numbers(self, weights: Path) -> tuple[int | float, ...] | None:
-        """Return the values of a small constant, None where they are not known."""
+        """Return the values of the constant from the .bin file `weights`; None if they are
+        unknown.
+        """
         content, form = self.read_payload(weights), _NUMBERS.get(self.dtype)
         if content is None or form is None:
             return None
@@ -246,7 +252,7 @@ class IrConstant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def layer_constant(layer: IrLayer) -> IrConstant:
-    """Return the constant of a layer `Const`."""
+    """Return the type, shape and place in the .bin file of the constant in a Const layer."""
     text = layer.data.get("shape", "")
     return IrConstant(
         dtype=layer.data.get("element_type", ""),

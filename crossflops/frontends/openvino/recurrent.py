@@ -8,12 +8,13 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
 def _onnx_recurrent_operator(writer: IrToOnnxWriter) -> str:
-    """Return the operator of ONNX for a layer such as LSTMSequence or GRUCell."""
+    """Return the ONNX operator for the current layer, such as "LSTM" for LSTMSequence."""
     return writer.current_layer.kind.removesuffix("Sequence").removesuffix("Cell")
 
 
 def _add_onnx_bias(writer: IrToOnnxWriter, value: str, at: int, kind: str, units: int) -> str:
-    """Return a bias of OpenVINO [D, gates*H] as that of ONNX, one for W and one for R.
+    """Add nodes that change a bias of OpenVINO [D, gates*H] to that of ONNX, which has one part
+    for W and one for R; return its name.
 
     A GRU that resets behind its product has one row more, which is the bias of R alone.
     """
@@ -27,7 +28,7 @@ def _add_onnx_bias(writer: IrToOnnxWriter, value: str, at: int, kind: str, units
 
 
 def _recurrent_attributes(writer: IrToOnnxWriter, kind: str) -> dict[str, Any]:
-    """Return the attributes of a recurrent node."""
+    """Return the attributes of the ONNX node for the current recurrent layer."""
     attributes: dict[str, Any] = {
         "hidden_size": writer.integer_attribute("hidden_size"),
         "direction": writer.text_attribute("direction", "forward"),
@@ -46,7 +47,8 @@ def _recurrent_attributes(writer: IrToOnnxWriter, kind: str) -> dict[str, Any]:
 
 
 def write_recurrent_sequence(writer: IrToOnnxWriter) -> None:
-    """Write a layer of X [B, T, I], states [B, D, H], lengths, W, R and a bias, in this order.
+    """Write ONNX nodes for a recurrent layer over a sequence, with inputs X [B, T, I], states [B,
+    D, H], lengths, W, R and a bias, in this order.
 
     Its results are Y [B, D, T, H], and the last states [B, D, H]. Lengths that follow from shapes
     are those of X.
@@ -73,7 +75,9 @@ def write_recurrent_sequence(writer: IrToOnnxWriter) -> None:
 
 
 def write_recurrent_cell(writer: IrToOnnxWriter) -> None:
-    """Write one step of X [B, I], states [B, H], W, R and a bias; it returns the next states."""
+    """Write ONNX nodes for one step of a recurrent layer, with inputs X [B, I], states [B, H], W,
+    R and a bias; its results are the next states.
+    """
     kind = _onnx_recurrent_operator(writer)
     states = 2 if kind == "LSTM" else 1
     first = writer.add_integer_constant((0,))

@@ -32,12 +32,15 @@ _FLOAT, _INT, _STRING, _GRAPH, _INTS, _STRINGS = 1, 2, 3, 5, 7, 8  # AttributePr
 
 
 def onnx_type_number(precision: str) -> int:
-    """Return ONNX's number of an element type of OpenVINO, 0 if it has none."""
+    """Return the number that ONNX has for an element type of OpenVINO, such as 1 for "f32"; 0 if
+    it has none.
+    """
     return _TYPES.get(_PRECISIONS.get(precision, precision.lower()), 0)
 
 
 def node_name_with_modules(name: str) -> str:
-    """Return a layer's name with its modules as a path: PyTorch's are in front of an operator.
+    """Return the name of a layer with the path of its PyTorch modules before the slash and its
+    operation after it, such as "layer1.0.conv1/aten::_convolution.Convolution".
 
     >>> node_name_with_modules("__module.layer1.0.conv1/aten::_convolution/Convolution")
     'layer1.0.conv1/aten::_convolution.Convolution'
@@ -84,13 +87,13 @@ class IrToOnnxWriter:
         self._outer_values = dict(outer_values or {})
 
     def set_body_parameter(self, layer: int, value: str) -> None:
-        """Set the value that a Parameter of a body is."""
+        """Set the name of the value that a Parameter layer of this body gets."""
         self._outer_values[layer] = value
 
     # The layer that is written.
 
     def start_nodes_of_layer(self, layer: IrLayer) -> None:
-        """Begin the nodes of a layer, and name its results."""
+        """Make this layer the current one, and choose the names of its results."""
         self._layer, self._written = layer, 0
         outer = self._outer_values.get(layer.number)
         for at, port in enumerate(layer.outputs):
@@ -103,11 +106,11 @@ class IrToOnnxWriter:
 
     @property
     def current_layer(self) -> IrLayer:
-        """The layer that is written."""
+        """The layer whose nodes are being written."""
         return self._layer
 
     def _unique_name(self, name: str) -> str:
-        """Return the name, with a number behind it if a value has it already."""
+        """Return the name; with a number behind it if another value has the name already."""
         while name in self._names:
             self._count += 1
             name = f"{name}__{self._count}"
@@ -115,41 +118,47 @@ class IrToOnnxWriter:
         return name
 
     def text_attribute(self, name: str, default: str = "") -> str:
-        """Return an attribute of the layer as a text."""
+        """Return an attribute of the current layer as text, or `default` if it is missing."""
         return self._layer.data.get(name, default)
 
     def integer_attribute(self, name: str, default: int = 0) -> int:
-        """Return an attribute of the layer as an integer."""
+        """Return an attribute of the current layer as an integer, or `default` if it
+        is missing.
+        """
         return int(float(self._layer.data.get(name, default)))
 
     def float_attribute(self, name: str, default: float = 0.0) -> float:
-        """Return an attribute of the layer as a float."""
+        """Return an attribute of the current layer as a float, or `default` if it is missing."""
         return float(self._layer.data.get(name, default))
 
     def flag_attribute(self, name: str, default: bool = False) -> bool:
-        """Return an attribute of the layer as a truth value."""
+        """Return an attribute of the current layer as a boolean, or `default` if it is missing."""
         written = self._layer.data.get(name)
         return default if written is None else written.lower() in ("true", "1")
 
     def integers_attribute(self, name: str) -> tuple[int, ...]:
-        """Return an attribute of the layer as a list of integers."""
+        """Return an attribute of the current layer as a tuple of integers, () if it is missing."""
         written = self._layer.data.get(name, "")
         return tuple(int(word) for word in written.split(",") if word.strip())
 
     # Operands.
 
     def has_operand(self, at: int) -> bool:
-        """Return whether the layer has an input at this place."""
+        """Return whether the current layer has an input at position `at`."""
         return at < len(self._layer.inputs) and self._operand_source(at) is not None
 
     def _operand_source(self, at: int) -> LayerPort | None:
-        """Return the layer and the port that an input comes from."""
+        """Return the layer and the port that input `at` of the current layer comes from; None if
+        it is omitted.
+        """
         if at >= len(self._layer.inputs):
             return None
         return self.net.edges.get((self._layer.number, self._layer.inputs[at].number))
 
     def operand_value_name(self, at: int) -> str:
-        """Return the value of an input, "" if it is left out. Raises TargetError."""
+        """Return the name of the ONNX value that is input `at` of the current layer; "" if it is
+        omitted. Raises TargetError.
+        """
         if at >= len(self._layer.inputs):
             return ""
         source = self._operand_source(at)
@@ -161,11 +170,13 @@ class IrToOnnxWriter:
         return self.values[source]
 
     def operand_value_names(self) -> list[str]:
-        """Return the values of all inputs."""
+        """Return the names of the ONNX values that are the inputs of the current layer."""
         return [self.operand_value_name(at) for at in range(len(self._layer.inputs))]
 
     def operand_port(self, at: int) -> IrPort:
-        """Return the port of an input. Raises TargetError if there is none."""
+        """Return the port (type, sizes) of input `at` of the current layer. Raises TargetError if
+        it has none.
+        """
         if at >= len(self._layer.inputs):
             raise TargetError(
                 f"{self._layer.name!r} ({self._layer.kind}) lacks its input {at}",
@@ -174,16 +185,20 @@ class IrToOnnxWriter:
         return self._layer.inputs[at]
 
     def operand_rank(self, at: int) -> int:
-        """Return the number of axes of an input."""
+        """Return the number of axes of input `at` of the current layer."""
         return len(self.operand_port(at).dims)
 
     def operand_maker(self, at: int) -> IrLayer | None:
-        """Return the layer that makes an input."""
+        """Return the layer whose result is input `at` of the current layer; None if
+        it is omitted.
+        """
         source = self._operand_source(at)
         return None if source is None else self.layers.get(source[0])
 
     def operand_constant(self, at: int) -> IrConstant | None:
-        """Return the constant that an input is, also behind a conversion of its type."""
+        """Return the constant that is input `at` of the current layer, also if its type is
+        converted; None if the input is not a constant.
+        """
         layer = self.operand_maker(at)
         while layer is not None and layer.kind in ("Convert", "Reshape", "Squeeze", "Unsqueeze"):
             source = self.net.edges.get((layer.number, layer.inputs[0].number))
@@ -191,8 +206,8 @@ class IrToOnnxWriter:
         return layer_constant(layer) if layer is not None and layer.kind == "Const" else None
 
     def vector_elements(self, at: int) -> list[int | str]:
-        """Return the elements of a vector that Concat joins: numbers, and computed values of one
-        element; [] of another vector.
+        """Return the elements of a vector (input `at`) that a Concat joins: numbers, and names of
+        computed values of one element; [] if another operation makes the vector.
         """
         layer = self.operand_maker(at)
         if layer is None or layer.kind != "Concat":
@@ -214,8 +229,8 @@ class IrToOnnxWriter:
         return elements
 
     def operand_depends_on_data(self, at: int) -> bool:
-        """Return whether an input depends on values of the model's inputs, and not on shapes
-        alone.
+        """Return whether input `at` of the current layer depends on the values of the model's
+        inputs, not only on their shapes.
         """
         source = self._operand_source(at)
         todo, known = [] if source is None else [source[0]], set[int]()
@@ -236,7 +251,8 @@ class IrToOnnxWriter:
         return False
 
     def constant_numbers(self, at: int) -> tuple[int | float, ...] | None:
-        """Return the values of a small constant input, None of another one.
+        """Return the values of input `at` of the current layer if it is a small constant; None
+        otherwise.
 
         Raises TargetError if the file with the constants is missing.
         """
@@ -252,12 +268,16 @@ class IrToOnnxWriter:
         return stored.read_numbers(self.weights)
 
     def constant_integers(self, at: int) -> tuple[int, ...] | None:
-        """Return the whole numbers of a small constant input, None of another one."""
+        """Return the values of input `at` of the current layer if it is a small constant of
+        integers; None otherwise.
+        """
         values = self.constant_numbers(at) if self.has_operand(at) else None
         return None if values is None else tuple(map(int, values))
 
     def operand_as_int64(self, at: int, vector: bool = True) -> str:
-        """Return an input as int64, and as a vector: sizes and axes of ONNX are that."""
+        """Add nodes that make input `at` an int64 tensor (with `vector` one with one axis), as
+        ONNX needs for sizes and axes; return its name.
+        """
         port = self.operand_port(at)
         known = self.constant_integers(at)
         if known is not None and vector:
@@ -272,18 +292,20 @@ class IrToOnnxWriter:
     # Values.
 
     def result_name(self, at: int = 0) -> str:
-        """Return the value of a result of the layer."""
+        """Return the name of the ONNX value that is result `at` of the current layer."""
         outputs = self._layer.outputs
         return self.values[self._layer.number, outputs[at].number] if at < len(outputs) else ""
 
     def result_type_number(self, at: int = 0) -> int:
-        """Return ONNX's number of the element type of a result."""
+        """Return the number that ONNX has for the element type of result `at` of the current
+        layer.
+        """
         return onnx_type_number(self._layer.outputs[at].precision)
 
     def add_integer_constant(
         self, values: Sequence[int], dtype: int = INT64, scalar: bool = False
     ) -> str:
-        """Return the name of a new constant of whole numbers."""
+        """Add a constant of integers to the graph, and return its name."""
         name = self._unique_name(f"{self.prefix}{self._layer.name}:constant")
         tensor = self.graph.initializer.add(name=name, data_type=dtype)
         if not scalar:
@@ -295,7 +317,9 @@ class IrToOnnxWriter:
         return name
 
     def add_float_constant(self, value: float, dtype: int) -> str:
-        """Return the name of a new constant of one number, of this element type."""
+        """Add a constant of one number with this element type to the graph, and
+        return its name.
+        """
         name = self._unique_name(f"{self.prefix}{self._layer.name}:constant")
         if dtype in (1, 11):
             tensor = self.graph.initializer.add(name=name, data_type=dtype)
@@ -305,7 +329,9 @@ class IrToOnnxWriter:
         return self.add_node("Cast", [name], to=dtype)
 
     def add_zero_of_type(self, name: str, dtype: int) -> str:
-        """Return the name of a new constant of one zero, which says an element type."""
+        """Add a scalar 0 of this element type to the graph, as a zero point whose type ONNX reads;
+        return its name.
+        """
         return self.add_integer_constant((0,), dtype, scalar=True)
 
     # Nodes.
@@ -318,7 +344,9 @@ class IrToOnnxWriter:
         domain: str = "",
         **attributes: Attribute,
     ) -> str:
-        """Add a node, and return its first result: a new value unless `outputs` are there."""
+        """Add an ONNX node of the operator `kind` to the graph; return the name of its first
+        result, which is a new value unless `outputs` has names.
+        """
         name = f"{self.prefix}{node_name_with_modules(self._layer.name)}"
         if self._written:
             name = f"{name}:{self._written}"
@@ -335,18 +363,18 @@ class IrToOnnxWriter:
         return outputs[0]
 
     def add_result_node(self, kind: str, inputs: Iterable[str], **attributes: Attribute) -> None:
-        """Add the node that makes the first result of the layer."""
+        """Add the ONNX node whose result is the first result of the current layer."""
         self.add_node(kind, inputs, [self.result_name()], **attributes)
 
     def add_uncounted_node(self) -> None:
-        """Add a node for an operation without an operator of ONNX: it is named, not counted."""
+        """Add a node for an operation that has no ONNX operator; a count lists it as uncounted."""
         results = [self.result_name(at) for at in range(len(self._layer.outputs))]
         if results:
             self.add_node(self._layer.kind, self.operand_value_names(), results, DOMAIN)
 
     def declare_result_shapes(self) -> None:
-        """Declare the sizes of the results that the file fixes: they are used where a shape is
-        not inferred.
+        """Declare the sizes that the file fixes for the results of the current layer, for use
+        where ONNX cannot infer a shape.
         """
         for port in self._layer.outputs:
             dtype = onnx_type_number(port.precision)
@@ -361,7 +389,9 @@ class IrToOnnxWriter:
     # Constants of the file.
 
     def store_constant(self) -> None:
-        """Store a constant: its values if it is small, else its shape."""
+        """Store the constant of the current layer in the graph: its values if it is small,
+        otherwise its shape alone.
+        """
         stored = layer_constant(self._layer)
         number = onnx_type_number(stored.dtype)
         if not number:
@@ -381,12 +411,12 @@ class IrToOnnxWriter:
 
 
 def _payload_bytes(dtype: int, shape: tuple[int, ...]) -> int:
-    """Return the bytes of a tensor of this type and shape."""
+    """Return the size in bytes of a tensor of this ONNX element type and shape."""
     return TensorSpec("", ELEMENT_TYPES[dtype], shape).nbytes
 
 
 def _set_attribute(attribute: Any, value: Attribute) -> None:
-    """Write the value of an attribute, by its kind."""
+    """Write a value into an ONNX attribute message, in the field for its type."""
     if isinstance(value, bool | int):
         attribute.type, attribute.i = _INT, int(value)
     elif isinstance(value, float):
@@ -405,7 +435,7 @@ def _set_attribute(attribute: Any, value: Attribute) -> None:
 
 
 def layers_in_run_order(net: IrNet) -> Iterator[IrLayer]:
-    """Yield the layers so that each stands behind those that it reads."""
+    """Yield the layers of a model so that each comes after the layers whose results it reads."""
     layers = {layer.number: layer for layer in net.layers}
     done: set[int] = set()
     for first in net.layers:

@@ -98,21 +98,21 @@ def _write_convolution(
 
 
 def _write_conv_2d(writer: TfliteToGraphWriter) -> None:
-    """Write CONV_2D: X [N, H, W, C], W [M, h, w, C/group]."""
+    """Write graph nodes for CONV_2D: X [N, H, W, C], W [M, h, w, C/group]."""
     weight = writer.input_tensor(1).shape
     shape = channels_first_shape(writer.input_tensor(0).shape)
     _write_convolution(writer, shape, channels_first_shape(weight))
 
 
 def _write_depthwise(writer: TfliteToGraphWriter) -> None:
-    """Write DEPTHWISE_CONV_2D: X [N, H, W, C], W [1, h, w, C * multiplier]."""
+    """Write graph nodes for DEPTHWISE_CONV_2D: X [N, H, W, C], W [1, h, w, C * multiplier]."""
     _, height, width, channels = writer.input_tensor(1).shape
     shape = channels_first_shape(writer.input_tensor(0).shape)
     _write_convolution(writer, shape, (channels, 1, height, width))
 
 
 def _write_conv_3d(writer: TfliteToGraphWriter) -> None:
-    """Write CONV_3D: X [N, D, H, W, C], W [d, h, w, C/group, M]."""
+    """Write graph nodes for CONV_3D: X [N, D, H, W, C], W [d, h, w, C/group, M]."""
     *kernel, depth, out = writer.input_tensor(1).shape
     shape = channels_first_shape(writer.input_tensor(0).shape)
     _write_convolution(writer, shape, (out, depth, *kernel))
@@ -132,19 +132,19 @@ def _write_transposed_convolution(writer: TfliteToGraphWriter, weight: tuple[int
 
 
 def _write_transpose_conv(writer: TfliteToGraphWriter) -> None:
-    """Write TRANSPOSE_CONV: W [M, h, w, C]."""
+    """Write graph nodes for TRANSPOSE_CONV: W [M, h, w, C]."""
     out, *kernel, depth = writer.input_tensor(1).shape
     _write_transposed_convolution(writer, (depth, out, *kernel))
 
 
 def _write_conv_3d_transpose(writer: TfliteToGraphWriter) -> None:
-    """Write CONV_3D_TRANSPOSE: W [d, h, w, M, C]."""
+    """Write graph nodes for CONV_3D_TRANSPOSE: W [d, h, w, M, C]."""
     *kernel, out, depth = writer.input_tensor(1).shape
     _write_transposed_convolution(writer, (depth, out, *kernel))
 
 
 def _write_fully_connected(writer: TfliteToGraphWriter) -> None:
-    """Write FULLY_CONNECTED: rows of X times W [N, K], for any axes of X."""
+    """Write graph nodes for FULLY_CONNECTED: rows of X times W [N, K], for any axes of X."""
     out, inner = writer.input_tensor(1).shape
     rows = writer.input_tensor(0).numel // max(inner, 1)
     value = _value_before_activation(writer, (rows, out))
@@ -155,7 +155,7 @@ def _write_fully_connected(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_batch_matmul(writer: TfliteToGraphWriter) -> None:
-    """Write BATCH_MATMUL: either factor may be transposed (AdjX, AdjY)."""
+    """Write graph nodes for BATCH_MATMUL: either factor may be transposed (AdjX, AdjY)."""
     factors = []
     for position, flag in enumerate(("AdjX", "AdjY")):
         *batch, rows, columns = writer.input_tensor(position).shape
@@ -184,7 +184,8 @@ def _write_lstm_gate(
 
 
 def _write_sequence_lstm(writer: TfliteToGraphWriter) -> None:
-    """Write UNIDIRECTIONAL_SEQUENCE_LSTM: x [B, T, I] (or [T, B, I]), four gates of U units.
+    """Write graph nodes for UNIDIRECTIONAL_SEQUENCE_LSTM: x [B, T, I] (or [T, B, I]), four gates
+    of U units.
 
     i, f, g, o = x W^T + h R^T + b; c = f * c + i * g; h = o * tanh(c), then its projection. A
     coupled input gate is 1 - f. Peepholes add c * p to a gate.
@@ -243,7 +244,8 @@ def _write_sequence_lstm(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_svdf(writer: TfliteToGraphWriter) -> None:
-    """Write SVDF: x [B, I] times F filters, then F filters over M steps, summed by rank.
+    """Write graph nodes for SVDF: x [B, I] times F filters, then F filters over M steps, summed by
+    rank.
 
     B*F*I MACs, B*F*M MACs; sums over the rank, and a bias for each of F / rank units.
     """
@@ -282,7 +284,7 @@ def _write_svdf(writer: TfliteToGraphWriter) -> None:
 
 
 def _pool_writer(kind: str, **more: Attribute) -> Write:
-    """Return the writer of a pool, whose window is in its options."""
+    """Return a function that writes graph nodes for a pool, whose window is in its options."""
 
     def write_pool(writer: TfliteToGraphWriter) -> None:
         """Write a pool of X [N, H, W, C]."""
@@ -302,7 +304,9 @@ def _pool_writer(kind: str, **more: Attribute) -> Write:
 
 
 def _elementwise_writer(kind: str, operands: int = 1, **attrs: Attribute) -> Write:
-    """Return the writer of an operator that computes each element from its operands."""
+    """Return a function that writes graph nodes for an operator that computes each element from
+    its operands.
+    """
 
     def write_elementwise_node(writer: TfliteToGraphWriter) -> None:
         """Write a node with these operands, and its fused activation."""
@@ -318,7 +322,9 @@ def _elementwise_writer(kind: str, operands: int = 1, **attrs: Attribute) -> Wri
 
 
 def _composition_writer(first: str, second: str, operands: int = 1, twice: bool = False) -> Write:
-    """Return the writer of an operator that is one function of another's result."""
+    """Return a function that writes graph nodes for an operator that is one function of another's
+    result.
+    """
 
     def write_function_of_function(writer: TfliteToGraphWriter) -> None:
         """Write both nodes; a square has the first result twice."""
@@ -335,7 +341,9 @@ def _composition_writer(first: str, second: str, operands: int = 1, twice: bool 
 
 
 def _reduction_writer(kind: str) -> Write:
-    """Return the writer of a reduction along the axes of its second input."""
+    """Return a function that writes graph nodes for a reduction along the axes of its second
+    input.
+    """
 
     def write_reduction(writer: TfliteToGraphWriter) -> None:
         """Write the reduction of the first input."""
@@ -354,7 +362,9 @@ def _reduction_writer(kind: str) -> Write:
 
 
 def _arg_search_writer(kind: str) -> Write:
-    """Return the writer of ARG_MAX or ARG_MIN along the axis of its second input."""
+    """Return a function that writes graph nodes for ARG_MAX or ARG_MIN along the axis of its
+    second input.
+    """
 
     def write_arg_max_or_min(writer: TfliteToGraphWriter) -> None:
         """Write the search along one axis."""
@@ -366,7 +376,7 @@ def _arg_search_writer(kind: str) -> Write:
 
 
 def _write_top_k(writer: TfliteToGraphWriter) -> None:
-    """Write TOPK_V2 along the last axis."""
+    """Write graph nodes for TOPK_V2 along the last axis."""
     results = [writer.value_of_tensor(at) for at in writer.current_operator.outputs]
     writer.add_node(
         "TopK", (writer.input_spec(0), writer.input_spec(1, (1,))), results, {"axis": -1}
@@ -374,7 +384,9 @@ def _write_top_k(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_softmax(writer: TfliteToGraphWriter) -> None:
-    """Write SOFTMAX along the last axis; a beta other than 1 multiplies its elements."""
+    """Write graph nodes for SOFTMAX along the last axis; a beta other than 1 multiplies its
+    elements.
+    """
     data = writer.input_spec(0)
     if writer.current_operator.option_value("Beta", 1.0) != 1.0:
         scaled = writer.temporary_value(data.shape or ())
@@ -385,7 +397,7 @@ def _write_softmax(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_gelu(writer: TfliteToGraphWriter) -> None:
-    """Write GELU, by tanh if it is approximate."""
+    """Write graph nodes for GELU, by tanh if it is approximate."""
     form = "tanh" if writer.current_operator.option_value("Approximate", False) else "none"
     writer.add_node(
         "Gelu",
@@ -397,7 +409,7 @@ def _write_gelu(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_response_normalization(writer: TfliteToGraphWriter) -> None:
-    """Write LOCAL_RESPONSE_NORMALIZATION over 2 * radius + 1 channels."""
+    """Write graph nodes for LOCAL_RESPONSE_NORMALIZATION over 2 * radius + 1 channels."""
     shape = channels_first_shape(writer.input_tensor(0).shape)
     size = 2 * int(writer.current_operator.option_value("Radius")) + 1
     writer.add_node(
@@ -409,7 +421,7 @@ def _write_response_normalization(writer: TfliteToGraphWriter) -> None:
 
 
 def _resize_writer(mode: str) -> Write:
-    """Return the writer of a resized image."""
+    """Return a function that writes graph nodes for a resized image."""
 
     def write_resized_image(writer: TfliteToGraphWriter) -> None:
         """Write the resize of X [N, H, W, C] along H and W."""
@@ -427,7 +439,9 @@ def _resize_writer(mode: str) -> Write:
 
 
 def _data_movement_writer(kind: str, *positions: int, data: int = 0, **attrs: Attribute) -> Write:
-    """Return the writer of an operator whose results are elements of its operand `data`."""
+    """Return a function that writes graph nodes for an operator whose results are elements of its
+    operand `data`.
+    """
 
     def write_data_movement(writer: TfliteToGraphWriter) -> None:
         """Write a node that moves data."""
@@ -448,7 +462,7 @@ def _write_reshape(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_concatenation(writer: TfliteToGraphWriter) -> None:
-    """Write CONCATENATION along an axis."""
+    """Write graph nodes for CONCATENATION along an axis."""
     inputs = [
         writer.input_spec(at)
         for at in range(len(writer.current_operator.inputs))
@@ -464,7 +478,7 @@ def _write_concatenation(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_pack(writer: TfliteToGraphWriter) -> None:
-    """Write PACK, which joins tensors of one shape."""
+    """Write graph nodes for PACK, which joins tensors of one shape."""
     inputs = [writer.input_spec(at) for at in range(len(writer.current_operator.inputs))]
     if all(spec.shape == () for spec in inputs):  # numbers, which Concat does not join
         inputs = [TensorSpec(spec.name, spec.dtype, (1,), spec.role) for spec in inputs]
@@ -477,7 +491,9 @@ def _write_pack(writer: TfliteToGraphWriter) -> None:
 
 
 def _split_writer(data: int) -> Write:
-    """Return the writer of an operator that divides its operand `data` into its results."""
+    """Return a function that writes graph nodes for an operator that divides its operand `data`
+    into its results.
+    """
 
     def write_slice_of_each_result(writer: TfliteToGraphWriter) -> None:
         """Write a Slice node for each result of the operator."""
@@ -488,7 +504,7 @@ def _split_writer(data: int) -> Write:
 
 
 def _write_gather(writer: TfliteToGraphWriter) -> None:
-    """Write GATHER along an axis."""
+    """Write graph nodes for GATHER along an axis."""
     axis = int(writer.current_operator.option_value("Axis"))
     operands = (writer.input_spec(0), writer.input_spec(1))
     writer.add_node(
@@ -500,7 +516,7 @@ def _write_gather(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_quantize(writer: TfliteToGraphWriter) -> None:
-    """Write QUANTIZE, also of numbers that have another scale."""
+    """Write graph nodes for QUANTIZE, also of numbers that have another scale."""
     writer.add_node(
         "QuantizeLinear",
         (writer.input_spec(0),),
@@ -509,7 +525,9 @@ def _write_quantize(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_dequantize(writer: TfliteToGraphWriter) -> None:
-    """Write DEQUANTIZE; a constant is read as it is stored, since kernels read it so."""
+    """Write graph nodes for DEQUANTIZE; a constant is read as it is stored, since kernels read it
+    so.
+    """
     source, result = writer.current_operator.inputs[0], writer.current_operator.outputs[0]
     if writer.tensor_or_copied_constant(source).stored:
         writer.replace_by_constant(result, source)
@@ -522,7 +540,7 @@ def _write_dequantize(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_densify(writer: TfliteToGraphWriter) -> None:
-    """Write DENSIFY: the sparse constant is read wherever its dense form is."""
+    """Write graph nodes for DENSIFY: the sparse constant is read wherever its dense form is."""
     writer.replace_by_constant(
         writer.current_operator.outputs[0], writer.current_operator.inputs[0]
     )
@@ -537,7 +555,7 @@ def _write_unknown(writer: TfliteToGraphWriter) -> None:
 
 
 def _write_square(writer: TfliteToGraphWriter) -> None:
-    """Write SQUARE as a product of the operand with itself."""
+    """Write graph nodes for SQUARE as a product of the operand with itself."""
     writer.add_node(
         "Mul", (writer.input_spec(0), writer.input_spec(0)), (writer.result_before_quantization(),)
     )
