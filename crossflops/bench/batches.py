@@ -50,7 +50,8 @@ def search_batch_size(
     Doubling ends at a batch that does not fit, that breaks the latency of the goal, or, unless
     `to_the_limit`, when two doublings gained less than 3 %. Between the last good and the first
     bad batch the border is bisected to within an eighth; then the neighbours of the fastest are
-    halved towards it. `bounded` says that a batch above the largest was seen not to fit.
+    halved towards it. The `bounded` of the result says
+    whether any batch size was seen not to fit.
     """
     tried: dict[int, Measurement | Unfit] = {}
 

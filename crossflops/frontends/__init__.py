@@ -80,7 +80,9 @@ def _is_of_other_framework(value: object, frontend: Frontend) -> bool:
 
 
 def frontend_named(name: str) -> Frontend | None:
-    """Return the frontend whose name in traces and conventions this is, or None."""
+    """Return the frontend of this name, such as "pytorch", as traces and conventions have it; None
+    if there is none.
+    """
     return next((frontend for frontend in FRONTENDS if frontend.name == name), None)
 
 
@@ -225,7 +227,9 @@ def default_model_input(model: Any) -> NamedModel | None:
 
 @contextmanager
 def building_any_model() -> Iterator[None]:
-    """Return a context for the code of a target that builds a model, in any framework."""
+    """Enter, inside the block, the contexts in which all frameworks let the code of a target build
+    a model (for example with reproducible random weights).
+    """
     with ExitStack() as stack:
         for frontend in FRONTENDS:
             stack.enter_context(frontend.building_model())

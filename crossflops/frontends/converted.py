@@ -60,7 +60,8 @@ def _to_node_attribute(value: Scalar) -> Attribute:
 def with_notes_of_source_operations(
     nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
-    """Return the nodes with a note of their source operation, whose cost the first of them has.
+    """Return copies of the nodes, each with a note of the source operation that it was written
+    for; the first node of an operation stands for its whole cost, the others for none.
 
     `operation` returns the identity and the operation that a node was written for, None where it
     was written for none.

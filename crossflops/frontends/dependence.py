@@ -306,7 +306,10 @@ class _LoopIterationMasks(NamedTuple):
     results: list[int] = []
 
     def masks_after_last_iteration(self, state: State) -> State:
-        """Return the masks after the last iteration; `state` has those after `states`."""
+        """Return the masks of the carried values after the last iteration: the state that the
+        repetition has then reached; `state` if the number of iterations is unknown or no state
+        repeats.
+        """
         if self.back is None or self.trips is None:
             return state
         return self.states[self.back + (self.trips - self.back) % (len(self.states) - self.back)]

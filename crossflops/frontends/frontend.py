@@ -610,14 +610,14 @@ class Frontend(Protocol):
         return nullcontext()
 
     def watching_value_reads(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
-        """Return a context that gives a function: what needed values in it, as text, or "".
+        """Return a context manager that gives a function; that returns in words which operations
+        inside the block needed values of the model, or "".
 
         Args:
             model: The model.
 
         Returns:
-            A context that gives a function: it returns in words what needed values meanwhile, or
-            "".
+            The context manager.
         """
         return nullcontext(str)
 

@@ -68,7 +68,9 @@ class Library(Protocol):
     def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return the model of this name; `arguments` are its builder's, `sizes` its input's."""
+        """Build and return the model of this name; `arguments` go to its builder, `sizes` (such as
+        batch) fix the shape of its input.
+        """
 
 
 def unknown_model_error(library: Library, name: str, known: Sequence[str]) -> TargetError:

@@ -180,9 +180,9 @@ def _replace_nodes_by_formula_node(
 ) -> Graph:
     """Return the graph with one node, counted by the formula, for the nodes of these keys.
 
-    Its operands are what the call was `provided` with, by name, each the value of the graph that
-    has its shape and type, and then the weights that it used, by their names within the module,
-    which has these `names`, the first of which is its path.
+    The node reads the operands of the call (`operand_specs`: name and spec), each the value of
+    the graph with that shape and type, and then the weights that the module used, by their names
+    within the module; `names` are those of the module, the first of which is its path.
     """
     inner = [node for node in graph.nodes if node.key in keys]
     others = [node for node in graph.nodes if node.key not in keys]

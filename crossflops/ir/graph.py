@@ -235,7 +235,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def with_source_arguments(self) -> "Node":
-        """The node, one without attributes with those of the only operation that it is."""
+        """This node; if it has no attributes and was written for one operation of the same domain,
+        a copy with the attributes of that operation.
+        """
         operations = self.conversion.stands_for or ()
         if self.attrs or len(operations) != 1 or operations[0].op.domain != self.op.domain:
             return self

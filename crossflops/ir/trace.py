@@ -379,15 +379,15 @@ def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> CountBy
 
 
 def child_paths_squared(modules: Modules) -> CountByModule:
-    """Return, by module id, the square of the number of paths from the root: such a tool registers
-    a hook for each path and adds up along each path.
+    """Return, by module id, the square of the number of paths from the root to the module, for a
+    tool that registers a hook for each path and adds up along each path.
     """
     return {module: count**2 for module, count in child_paths(modules).items()}
 
 
 def path_counts_by_ancestor_squared(modules: Modules) -> CountByModuleAndAncestor:
-    """Return, by module id and enclosing module id, the paths from that module times the paths
-    from the root.
+    """Return, by module id and enclosing module id, the number of paths from the enclosing module
+    to the module times the paths from the root to the enclosing module.
     """
     return {
         module: {outer: count * counts.get(0, 0) for outer, count in counts.items()}

@@ -77,7 +77,8 @@ def _check_graph(graph: Any, outer: set[str], where: str) -> None:
 
 
 def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) -> set[str]:
-    """Check and sort the nodes of a graph, in place; return the names of all values it can read.
+    """Check the nodes of a graph and sort them in run order, in place; return the names of all
+    values that they can read.
 
     `provided` are those that no node makes, `outer` those that it sees around itself.
     """

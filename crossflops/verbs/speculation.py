@@ -158,7 +158,9 @@ class _RoundModel:
 
     @property
     def later_pass_counter(self) -> PassCounter | LayeredCounter:
-        """The counter of later passes."""
+        """What counts the passes after the first: layer by layer where that is possible, else the
+        whole model.
+        """
         return self.layered or self.whole
 
     @property
@@ -167,14 +169,17 @@ class _RoundModel:
         return self.whole.pass_count + (self.layered.pass_count if self.layered else 0)
 
     def phase_of_first_pass(self, tokens: int) -> GenerationPhase:
-        """Return the first pass, over so many tokens of a request, as a phase."""
+        """Return the report's phase of the first pass, which reads this number of tokens per
+        request.
+        """
         amounts = name_amounts(self.first.amounts)
         return make_generation_phase(self.first, amounts, 1, self.batch, self.batch * tokens, ())
 
     def phase_of_later_passes(
         self, contexts: Sequence[tuple[NewTokens, int]], in_report: NewTokens
     ) -> GenerationPhase | None:
-        """Return the passes with these new tokens and contexts as a phase, None if there are none.
+        """Return the report's phase of all passes after the first, given (new tokens, tokens in
+        the context) of each; None if there are none.
 
         Its polynomials are those of passes with the `in_report` new tokens.
         """
@@ -215,7 +220,8 @@ class _RoundModel:
 def _sum_pass_amounts(
     used: PassCounter | LayeredCounter, new: NewTokens, contexts: Counter[int]
 ) -> tuple[list[int], tuple[LengthPiece, ...]]:
-    """Return (sums of the amounts over all passes with these contexts, their polynomials).
+    """Return (sums of the work of all passes with these contexts, one for each of KINDS; the
+    polynomials of one pass over its context length).
 
     `contexts` has how often each occurs. Few of them are counted one by one.
     """
@@ -256,7 +262,7 @@ def _sum_pass_amounts(
 
 
 def _to_integer_count(total: Fraction) -> int:
-    """Return a sum of counts as an integer; raise ValueError if it is none."""
+    """Return a sum of counts as an integer. Raises ValueError if it is not a whole number."""
     if total.denominator != 1:
         raise ValueError(f"a count of {total} is not a whole number")
     return total.numerator

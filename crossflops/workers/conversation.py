@@ -46,8 +46,8 @@ AnyOrder = TypeVar("AnyOrder", bound=OrderFields)
 def serve_order(kind: Any, compute_answer: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
     """Read an order from stdin, write its answer to a file, and exit the process.
 
-    `answered(order, wait)` gives the answer; what runs for it may leave threads or atexit handlers
-    behind that never end. `kind` is the type of the order.
+    `compute_answer(order, wait)` gives the answer; what runs for it may leave threads or atexit
+    handlers behind that never end. `kind` is the type of the order.
     """
     requests, replies = take_streams()
     say = line_writer(replies)

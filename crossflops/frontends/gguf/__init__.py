@@ -43,12 +43,12 @@ class Gguf(Frontend):
         raise _no_model_error(recording.source.model)
 
     def require_packages_for(self, model: Any) -> None:
-        """Require nothing: the library does when it reads a file."""
+        """Do nothing: packages are required when the file is read."""
         return
 
 
 def _no_model_error(model: Any) -> NormalizeError:
-    """Return the error that no model is one of this frontend."""
+    """Return the error for a model that is not a .gguf file."""
     return NormalizeError(
         f"the model is of the type {type(model).__name__}, not a .gguf file",
         "give the path of the file",

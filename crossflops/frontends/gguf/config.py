@@ -109,7 +109,9 @@ def _value_equal_in_all_layers(file: GgufFile, key: str, value: Any) -> Any:
 def _set_rotated_share(
     file: GgufFile, architecture: GgufArchitecture, content: dict[str, Any]
 ) -> None:
-    """Set the share of a head that is rotated. Raises TargetError where the config has none."""
+    """Set in a model's config (`content`) the share of each head that rotary embeddings rotate.
+    Raises TargetError if configs of this architecture cannot have the sizes of the file.
+    """
     heads = content[architecture.keys["attention.head_count"]]
     head_size = content.get("head_dim") or content[architecture.keys["embedding_length"]] // heads
     values = _metadata_value(file, "attention.value_length")

@@ -119,6 +119,7 @@ def _parse_xml(path: Path) -> _Element:
     skipped = 0
 
     def open_xml_element(tag: str, attributes: dict[str, str]) -> None:
+        """Add an element to the open one, and open it; skip one that a count does not need."""
         nonlocal skipped
         if skipped or tag in _SKIPPED:
             skipped += 1
@@ -130,6 +131,7 @@ def _parse_xml(path: Path) -> _Element:
         stack.append(element)
 
     def close_xml_element(_tag: str) -> None:
+        """Close the innermost open element."""
         nonlocal skipped
         if skipped:
             skipped -= 1
@@ -137,10 +139,12 @@ def _parse_xml(path: Path) -> _Element:
             stack.pop()
 
     def add_text_to_xml_element(data: str) -> None:
+        """Add text to the innermost open element."""
         if not skipped:
             stack[-1].text += data
 
     def refuse_document_type(*_row: Any) -> None:
+        """Raise TargetError for a <!DOCTYPE>, whose entities could grow without limit."""
         raise TargetError(
             f"{path} contains <!DOCTYPE>, which a model of OpenVINO never has", _AGAIN
         )

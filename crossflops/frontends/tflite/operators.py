@@ -327,7 +327,9 @@ def _composition_writer(first: str, second: str, operands: int = 1, twice: bool 
     """
 
     def write_function_of_function(writer: TfliteToGraphWriter) -> None:
-        """Write both nodes; a square has the first result twice."""
+        """Write the nodes of both functions; with `twice` the second reads the result of the first
+        as both operands.
+        """
         middle = writer.temporary_value(writer.output_tensor().shape)
         writer.add_node(first, [writer.input_spec(at) for at in range(operands)], (middle,))
         writer.add_node(
@@ -367,7 +369,7 @@ def _arg_search_writer(kind: str) -> Write:
     """
 
     def write_arg_max_or_min(writer: TfliteToGraphWriter) -> None:
-        """Write the search along one axis."""
+        """Write one ArgMax or ArgMin node along the axis."""
         axis = (writer.constant_input_values(1) or (-1,))[0]
         result = writer.value_of_tensor(writer.current_operator.outputs[0])
         writer.add_node(kind, (writer.input_spec(0),), (result,), {"axis": axis, "keepdims": 0})
@@ -444,7 +446,7 @@ def _data_movement_writer(kind: str, *positions: int, data: int = 0, **attrs: At
     """
 
     def write_data_movement(writer: TfliteToGraphWriter) -> None:
-        """Write a node that moves data."""
+        """Write one node, of the operator's kind, that moves data."""
         results = [writer.value_of_tensor(at) for at in writer.current_operator.outputs]
         inputs = [writer.input_spec(at) for at in (data, *positions) if writer.has_input(at)]
         writer.add_node(kind, inputs, results, attrs)

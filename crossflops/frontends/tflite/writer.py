@@ -80,7 +80,9 @@ class TfliteToGraphWriter:
         return self.subgraph.tensors[self._replaced.get(index, index)]
 
     def replace_by_constant(self, index: int, source: int) -> None:
-        """Read a constant wherever a copy of it in another type is read."""
+        """From now on use tensor `source`, a constant, wherever tensor `index`, its copy in
+        another type, is read.
+        """
         self._replaced[index] = self._replaced.get(source, source)
 
     def value_of_tensor(self, index: int, shape: Sequence[int] | None = None) -> TensorSpec:

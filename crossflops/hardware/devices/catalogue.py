@@ -295,8 +295,8 @@ def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
     vendor may be left out; the size of the memory may be added, and has to be the device's. There
     is no search for a part of a name, so that a device which is not in the catalogue never gets
     the peak of a neighbour. An alias of one device that drivers print for others as well ("Orin")
-    is that device, and `also` names the others. A slice of a device ("A100-SXM4-40GB MIG 1g.5gb")
-    has its share of the peak, where that follows from its name.
+    is that device, whose `also` names the others. A slice of a device ("A100-SXM4-40GB MIG
+    1g.5gb") has its share of the peak, where that follows from its name.
 
     Raises AmbiguousDeviceError where several devices bear the name (`V100`), and
     UnknownNameError where none does.

@@ -148,6 +148,7 @@ def _request_work(workload: Workload, works: Mapping[PhaseName, _DeviceWork]) ->
     """Return the work of both phases together."""
 
     def sum_over_prefill_and_steps(name: str) -> Fraction:
+        """Return the sum of the amount of this name over prefill and steps."""
         return sum((getattr(work, name) for work in works.values()), Fraction(0))
 
     return _DeviceWork(

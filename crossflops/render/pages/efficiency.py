@@ -66,7 +66,7 @@ def recompute_and_attention_lines(first: Efficiency, alone: bool) -> list[Line]:
 def hfu_and_byte_lines(first: Efficiency, alone: bool) -> list[Line]:
     """Return the lines on HFU, second peak, all devices and bytes, each if the result has it.
 
-    With several rows shares stand in their table (`more`).
+    HFU and second peak are left out unless the row is `alone`: a table has them for several rows.
     """
     lines = []
     if alone and isinstance(first.hfu, float):

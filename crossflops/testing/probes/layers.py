@@ -217,7 +217,7 @@ def _custom_layer(
     """Return a builder of a layer of a new class `name`, with `forward` as its method and a
     parameter for each of `shapes`.
 
-    Its forward is `body(layer, x)`.
+    The layer returns `forward(layer, x)`.
     """
 
     def build_custom_layer() -> Any:

@@ -199,12 +199,14 @@ def _causes_of_account(account: Reconciliation, per_mac: int) -> dict[str, Amoun
 
 
 def _explanation_macs(step: Explanation) -> int:
-    """Return the part of an explanation that is in MACs."""
+    """Return by how many MACs an explanation changes a count; 0 if not in MACs."""
     return step.macs if isinstance(step.macs, int) else 0
 
 
 def _with_unit_cause(amounts: list[tuple[str, Amount]], difference: Amount) -> dict[str, Amount]:
-    """Return the amounts by cause, with what is left of `difference` as that of the unit."""
+    """Return the sum of the amounts of each cause; what they leave of `difference` is that of the
+    cause "unit" (what a tool counts for one MAC). Causes of 0 are left out.
+    """
     causes: dict[str, Amount] = {}
     for cause, amount in amounts:
         causes[cause] = causes.get(cause, 0) + amount

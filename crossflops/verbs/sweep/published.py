@@ -41,7 +41,9 @@ def _is_figure_of_row(figure: PublishedRow, row: SweepRow) -> bool:
 
 
 def _match_figure(figure: PublishedRow, row: SweepRow) -> PublishedPoint | None:
-    """Return a figure beside the count of a row, None if the row does not have its unit."""
+    """Return a published figure together with the count of the row in the same unit; None if the
+    unit is none that the row has.
+    """
     counts = {"macs": row.macs, "flops": row.flops, "params": row.params}
     unit = figure.figure.unit
     exact = counts.get(unit)

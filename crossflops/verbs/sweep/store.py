@@ -156,8 +156,8 @@ class SweepStore:
 
     @contextmanager
     def _open_index_transaction(self, mode: str) -> Iterator[sqlite3.Connection]:
-        """Open the index for one transaction; with mode "rwc" it is made, "rw" asks for one that
-        is there.
+        """Open the index of the store inside one transaction, and yield the connection; the mode
+        "rwc" makes a missing index, "rw" does not.
 
         Raises InputError if it is not an index of a sweep or cannot be written.
         """

@@ -107,7 +107,7 @@ def _read_earlier_store(folder: str) -> list[tuple[SweepRow, dict[str, str]]]:
 
 
 def _decode_row(content: Mapping[str, Any]) -> tuple[SweepRow, dict[str, str]]:
-    """Return a row and its versions from the content that a store has."""
+    """Return (row, versions of the packages by name) from the JSON that a store has of a row."""
     return msgspec.convert(content["row"], SweepRow), dict(content["versions"])
 
 
@@ -198,7 +198,8 @@ def _open_executor(choice: SweepChoice, jobs: int) -> Iterator[Executor]:
 def _iterate_results(
     executor: Executor, tasks: Sequence[SweepTask], max_pending: int, choice: SweepChoice
 ) -> Iterator[tuple[SweepTask, CountedCase]]:
-    """Yield each task with its rows, as they end; at most so many are handed over at a time.
+    """Run the tasks and yield each with its rows as soon as it ends; at most `max_pending` tasks
+    are handed to the executor at a time.
 
     What still waits is cancelled where the caller stops.
     """

@@ -23,7 +23,8 @@ _MOST_AXES = 3  # of a pool in onnxruntime: onnxruntime/core/providers/cpu/nn/po
 def add_nodes_to_make_runnable(
     model: Any, equations: Sequence[Equation], origins: Mapping[str, int], to_run: bool
 ) -> dict[str, int]:
-    """Add nodes that make a model compute exactly its function; return their equations.
+    """Add nodes to a model, in place, with which it computes exactly its JAX function; return the
+    number of the equation for each added node, by name.
 
     `origins` are the numbers of equations by the names of nodes; those of the added nodes are
     returned. For a model that is not `to_run`, only slices in loops are completed: their count

@@ -604,8 +604,8 @@ def _add_jax_node(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> N
 
 
 def _jax_node_name(eqn: Any) -> str:
-    """Return the name of an equation's primitive; behind it stands what it calls: the target of
-    `jax.ffi`, a kernel of Pallas.
+    """Return the name for the nodes of an equation: that of its primitive, and for a call of
+    `jax.ffi` or a Pallas kernel "PRIMITIVE.CALLED".
     """
     kind = str(eqn.primitive.name)
     called = kernel_name(eqn) if kind == KERNEL else None

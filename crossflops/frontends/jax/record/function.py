@@ -130,7 +130,9 @@ def _is_random_key(spec: Any) -> bool:
 
 
 def _key_words_spec(spec: Any) -> Any:
-    """Return the spec of a random key's integer words; any other spec unchanged."""
+    """Return for a random key the spec (shape and type) of the integers in which JAX stores it;
+    any other spec unchanged.
+    """
     import jax
 
     return jax.eval_shape(jax.random.key_data, spec) if _is_random_key(spec) else spec

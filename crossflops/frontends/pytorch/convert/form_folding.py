@@ -80,8 +80,8 @@ def fold_translation_nodes(
     """Return which ONNX nodes of a form (the translation of one operator) remain after constant
     folding; None if all do or the folding is not understood.
 
-    `provided` are type and shape of what the form is given. The bias of a convolution without one,
-    which an exporter makes up, goes as well. `evaluate` computes an operator of ONNX.
+    `argument_types` are the type and shape of each input of the form. The bias of a convolution
+    without one, which an exporter makes up, goes as well. `evaluate` computes an operator of ONNX.
     """
     numbers = _TranslationConstants(nodes, outputs, argument_types, evaluate)
     operands = [node.inputs for node in nodes]

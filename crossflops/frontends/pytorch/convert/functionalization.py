@@ -182,7 +182,7 @@ class _Functionalization:
         return CallDecomposition(tuple(self._steps), tuple(results), tuple(layouts), False)
 
     def _add_view_steps(self, node: "fx.Node") -> None:
-        """Add the steps of a view."""
+        """Add the step that makes a view, and remember of which tensor it is a view."""
         base, *rest = node.args
         if base not in self._aliases or any(hasattr(item, "meta") for item in rest):
             raise NotUnderstoodError(node.target)  # a view of an operand, whose base is elsewhere

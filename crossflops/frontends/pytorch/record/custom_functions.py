@@ -70,7 +70,8 @@ def apply_under_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[
 def apply_of_base_class(
     recorder: Recorder, apply: Callable[..., Any], notice: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a replacement of the `apply` of the base class of custom functions.
+    """Return a replacement for the `apply` method of torch.autograd.Function: it calls `notice`
+    for a custom function whose call is not recorded yet, and the original `apply` otherwise.
 
     `apply` is the original one. A call that `apply_under_name` tells of is recorded already; any
     other is a call of a method that the model took before, and is made by `notice`.

@@ -147,8 +147,8 @@ def _equal_work_key(target: Any, args: Any, kwargs: Any) -> Any:
 
 @contextmanager
 def _counting_product_flops(current_path: Callable[[], str]) -> Iterator[FlopsByModulePath]:
-    """Yield a counter of the FLOPs of products that run inside the block, by the path that
-    `here()` returns.
+    """Yield a counter of the FLOPs of products that run inside the block, by module: the key is
+    the path that `current_path()` returns when the product runs.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry

@@ -119,8 +119,8 @@ def _wrap_trace_question(
     """
 
     def answer_tracing_question_and_record(*args: Any) -> bool:
-        """Call the original function; for callers outside of PyTorch record a True result, and
-        return False instead if `denied`.
+        """Call the original function and return its answer; for callers outside of PyTorch record
+        that it was True, and return False instead with `deny_exporting`.
         """
         value = original(*args)
         if not value or _is_module_of_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
@@ -213,8 +213,8 @@ def replaying_mask_answers(answers: list[bool]) -> Iterator[None]:
 def _replacing_mask_detection(
     make_replacement: Callable[[Callable[..., bool]], Callable[..., bool]],
 ) -> Iterator[None]:
-    """Replace PyTorch's function that detects causal masks by `make(function)`, inside the
-    block.
+    """Replace PyTorch's function that detects causal masks by what `make_replacement` returns for
+    it, inside the block.
     """
     from torch.nn.modules import transformer
 

@@ -347,8 +347,8 @@ def _tensor_view_key(tensor: Any) -> Hashable:
 
 
 def _gradients_of_zeros(arguments: Sequence[Any], needed: Sequence[bool]) -> tuple[Any, ...]:
-    """Return zeros for the gradients of these arguments of a custom function that are needed, None
-    for others: what is before a function without a backward pass runs back even so.
+    """Return the gradients of a custom function without a backward pass: zeros for the arguments
+    that need one, else None. So the backward pass of what is before it still runs.
     """
     import torch
 

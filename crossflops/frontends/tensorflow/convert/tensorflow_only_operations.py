@@ -20,7 +20,8 @@ _TEXT = 8  # TensorProto.STRING
 
 
 def create_lookup_tables(graph: Any) -> None:
-    """Let a GraphDef create the lookup tables that it would get as inputs, in place.
+    """Change a GraphDef, in place, so that it creates its lookup tables itself instead of taking
+    them as inputs.
 
     So does every function that looks values up: TensorFlow does not know the types of a table that
     is passed to it. All other inputs with a handle are constants in a frozen graph.
