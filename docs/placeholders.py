@@ -5,7 +5,9 @@ import ast
 # Functions that are not followed, and variables: a word says more than their texts.
 OPAQUE_NAMES = {
     "class_name": "name of the class",
+    "dtype": "type",
     "head_size": "number",
+    "kept": "precision",
     "position": "number",
     "provided_count": "number",
     "root_name": "name of the element",
@@ -18,6 +20,7 @@ OPAQUE = {
     "flag": "option",
     "flag_of_field": "option",
     "onnx_node_label": "node",
+    "shape_text": "shape",
     "short_error_text": "text of the error",
 }
 _WORDS = {
@@ -52,6 +55,7 @@ _WORDS = {
     "fields": "value",
     "filename": "path",
     "fitting": "options",
+    "fixed": "shape",
     "flags": "options",
     "floats": "name of an input",
     "full": "number",
@@ -165,6 +169,7 @@ _WORDS = {
     "settings": "reason",
     "sum": "number",
     "tensors": "names of inputs",
+    "text_for_messages": "formula",
     "unreadable_baseline_reason": "text of the error",
     "verified": "versions",
     "word": "name",

@@ -100,6 +100,11 @@ def _element(value: ast.expr, index: int) -> ast.expr:
     return ast.Subscript(value=value, slice=ast.Constant(index), ctx=ast.Load())
 
 
+def _is_field(node: ast.expr) -> bool:
+    """Return whether an expression is the text of a field of a template, such as "{option}"."""
+    return isinstance(node, ast.Constant) and str(node.value).startswith("{")
+
+
 class SourceTexts:
     """The texts of expressions in the modules of a package."""
 
@@ -383,6 +388,10 @@ class SourceTexts:
                 if len(table) == 1 or chosen is None:
                     return None
                 return self._resolve(*table[chosen], choices, depth - 1)
+            if node.func.attr == "replace" and _is_field(node.args[0]):
+                text = self._resolve(node.func.value, scope, choices, depth)
+                new = self._words(node.args[1], scope, choices, depth)
+                return None if text is None else text.replace(ast.literal_eval(node.args[0]), new)
             if node.func.attr == "pop":
                 return None
         owner = self._function(node.func, scope)

@@ -116,11 +116,11 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the verb of a command line as (name, command, other words). Raises
-        UnknownNameError for an unknown verb.
+        UnknownNameError for an unknown command.
         """
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
-            raise UnknownNameError(f"unknown verb {name!r}", nearest_name_hint(name, VERBS))
+            raise UnknownNameError(f"unknown command {name!r}", nearest_name_hint(name, VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

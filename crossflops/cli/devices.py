@@ -70,7 +70,7 @@ def parse_frequency_hz(ctx: click.Context, param: click.Parameter, text: str) ->
     clock = _CLOCK.fullmatch(text.strip())
     if not clock:
         raise InputError(
-            f"the clock must be a frequency, got {text!r}",
+            f"--clock must be a frequency, got {text!r}",
             "write, for example, 1.41GHz or 1215MHz",
         )
     return float(clock[1]) * _POWERS[clock[2].casefold()]

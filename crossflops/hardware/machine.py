@@ -217,7 +217,7 @@ def _cpuinfo_records(root: Path) -> list[dict[str, str]]:
     except OSError as error:
         raise NoCpuError(
             f"the processor of this machine is unknown: cannot read {file}",
-            "measure it with `crossflops devices --measure`, or name it with --device",
+            "measure its peak with `crossflops devices --measure`, or name it with --device",
         ) from error
     records = [_parse_cpuinfo_record(part) for part in text.split("\n\n") if part.strip()]
     processors = [record for record in records if "processor" in record]

@@ -202,7 +202,7 @@ class _ModelCopier:
         """Return a copy of a protobuf message of this kind, without large tensor data."""
         if depth > _DEEPEST:
             raise TargetError(
-                f"messages are nested deeper than {_DEEPEST} levels at byte {begin}",
+                f"the file is nested deeper than {_DEEPEST} levels at byte {begin}",
                 "reduce the nesting of If, Loop and Scan",
             )
         if kind == _TENSOR:

@@ -307,8 +307,8 @@ def main_table(content: ShowableResult, unit: Unit = "macs") -> MainTable:
         case PaperTable():
             return _build_table(paper_table_heads(content), paper_table_rows(content))
     raise UnknownNameError(
-        f"a {type(content).__name__.lower()} is more than the one table that .csv and .parquet "
-        "files contain",
+        "a .csv or .parquet file contains one table, and a "
+        f"{type(content).__name__.lower()} has more than one table",
         "choose a file name that ends in .md, .txt or .json",
     )
 

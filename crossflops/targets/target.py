@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from crossflops.errors import (
     TRACEBACK,
@@ -204,39 +204,48 @@ def refuse_url(target: str) -> None:
         )
 
 
-# Files of other formats by their suffix: what they are, and what to count instead.
+class _OtherFormat(NamedTuple):
+    """What a file of a format that crossflops does not read is, and what to count instead."""
+
+    description: str
+    remedy: str
+
+
 _SOURCE = "count the model from which it was made: file.py:callable, or an ONNX file of it"
-_ELSEWHERE = {
-    ".pte": ("is a program of ExecuTorch, which crossflops does not read", _SOURCE),
-    ".pdmodel": (
+_EXECUTORCH = _OtherFormat("is a program of ExecuTorch, which crossflops does not read", _SOURCE)
+_CORE_ML = _OtherFormat("is a model of Core ML, which crossflops does not read", _SOURCE)
+_TENSORRT = _OtherFormat(
+    "is an engine of TensorRT, compiled for one GPU, which crossflops does not read", _SOURCE
+)
+_OTHER_FORMATS = {
+    ".pte": _EXECUTORCH,
+    ".pdmodel": _OtherFormat(
         "is a model of PaddlePaddle, which crossflops does not read",
         "convert it: paddle2onnx --model_dir FOLDER --model_filename FILE --save_file model.onnx",
     ),
-    ".pdiparams": (
+    ".pdiparams": _OtherFormat(
         "has the weights of a model of PaddlePaddle, which crossflops does not read",
         "convert the model: paddle2onnx --model_dir FOLDER --save_file model.onnx",
     ),
-    ".mlmodel": ("is a model of Core ML, which crossflops does not read", _SOURCE),
-    ".mlpackage": ("is a model of Core ML, which crossflops does not read", _SOURCE),
-    ".engine": (
-        "is an engine of TensorRT, compiled for one GPU, which crossflops does not read",
-        _SOURCE,
+    ".mlmodel": _CORE_ML,
+    ".mlpackage": _CORE_ML,
+    ".engine": _TENSORRT,
+    ".plan": _TENSORRT,
+    ".msgpack": _OtherFormat(
+        "has weights of Flax, and no model", "give the file.py:callable that builds the model"
     ),
-    ".plan": (
-        "is an engine of TensorRT, compiled for one GPU, which crossflops does not read",
-        _SOURCE,
+    ".ckpt": _OtherFormat(
+        "has weights, and no model", "give the file.py:callable that builds the model"
     ),
-    ".msgpack": ("has weights of Flax, and no model", "give the file.py:callable that builds it"),
-    ".ckpt": ("has weights, and no model", "give the file.py:callable that builds the model"),
 }
 
 
 def _unreadable_target_error(target: str) -> TargetError:
     """Return the error that says why a target cannot be read, with similar names as its hint."""
     path = Path(target)
-    if path.suffix in _ELSEWHERE and path.exists():
-        kind, hint = _ELSEWHERE[path.suffix]
-        return TargetError(f"{target} {kind}", hint)
+    if path.suffix in _OTHER_FORMATS and path.exists():
+        other = _OTHER_FORMATS[path.suffix]
+        return TargetError(f"{target} {other.description}", other.remedy)
     if target and path.is_dir():
         return TargetError(f"{target} is a folder without a SavedModel", _HINT)
     if path.suffix == ".py" and path.is_file():

@@ -360,11 +360,9 @@ def _reject_unknown_tables(name: str, provided: Mapping[str, Any], file: Path) -
         if key in _KEYS or not isinstance(value, dict):
             continue
         heading = config_table_heading(_TABLE, file)[:-1]
-        if near := nearest_name_hint(key, _KEYS, " ").strip():
-            raise InputError(f"{name} in {file} has an unknown table {key}", near)
+        quoted = f'write {heading}."{name}.{key}"] if the name of the model is {name}.{key}'
         raise InputError(
-            f"{name} in {file} has an unknown table {key}",
-            f'write {heading}."{name}.{key}"] if the name of the model is {name}.{key}',
+            f"{name} in {file} has an unknown table {key}", nearest_name_hint(key, _KEYS, quoted)
         )
 
 

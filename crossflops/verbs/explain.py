@@ -20,12 +20,12 @@ def find_page_subject(name: str) -> Cause | Convention | Matches:
     known.update({cause.id: cause for cause in pages})
     if (spelled := name.strip().casefold().replace(" ", "-")) in known:
         return known[spelled]
-    near = nearest_name_hint(name, known, " ").strip()
     matches = search_causes(name, pages)
     if not matches:
         families = ", ".join(dict.fromkeys(cause.id.partition(".")[0] for cause in all_causes()))
         more = f"write a family of causes ({families}), or a tool of `crossflops tools`"
         raise UnknownNameError(
-            f"{name!r} is not the name of a cause, a tool or a convention", near or more
+            f"{name!r} is not the name of a cause, a tool or a convention",
+            nearest_name_hint(name, known, more),
         )
     return matches[0] if len(matches) == 1 else Matches(name, matches)

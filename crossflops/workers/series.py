@@ -78,7 +78,8 @@ def _series_result(name: str, future: "Future[_Answer]") -> Any:
         answer = future.result()
     except BrokenProcessPool as error:
         raise CrossflopsError(
-            f"{name}: the process that counted it was killed, perhaps because of its memory use",
+            f"{name}: the process that counted the model was killed, perhaps because of its "
+            "memory use",
             "count one model at a time (--jobs 1), or leave out this model",
         ) from error
     for text, file, line in answer.warnings:

@@ -91,7 +91,7 @@ class WarmExecutor(Executor):
         except (EOFError, OSError) as error:
             self._end_and_forget_process(warm)
             raise WorkerEndedError(
-                "the process that counted it was killed, perhaps because of its memory use",
+                "the process that counted the model was killed, perhaps because of its memory use",
                 "count fewer models at a time (--jobs 1), or leave out this model",
             ) from error
         if is_result:
@@ -112,7 +112,7 @@ class WarmExecutor(Executor):
             if self._is_closed:
                 raise WorkerEndedError(
                     "the sweep was stopped before this model was counted",
-                    "run it again: models that are in the store are not counted again",
+                    "run the sweep again: models that are in the store are not counted again",
                 )
             process.start()
             warm = _WarmProcess(process, link)

@@ -66,7 +66,7 @@ def test_a_process_that_is_ended_is_named(line, folder):
     """As the system ends one for its memory."""
     status, out, error = line("table", *named("ended", "narrow"), "--jobs", "2")
     assert (status, out) == (2, "")
-    assert "models.py:ended: the process that counted it was killed" in error
+    assert "models.py:ended: the process that counted the model was killed" in error
     assert "--jobs 1" in error
 
 

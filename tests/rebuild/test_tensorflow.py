@@ -263,7 +263,7 @@ def traced(model, specs):
         ),
         (
             "g (float[2,6] x, int64[2] s) => (float[?,?] y) { y = Reshape(x, s) }",
-            "Reshape Reshape_0 cannot be rebuilt in TensorFlow whose input 1 depends on data",
+            "Reshape Reshape_0 whose input 1 depends on data cannot be rebuilt in TensorFlow",
         ),
     ],
 )

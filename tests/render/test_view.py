@@ -94,7 +94,7 @@ def test_csv_quotes_what_needs_it(tree):
 
 def test_what_is_no_table_is_no_csv():
     """A page of words is refused, with what to do."""
-    with pytest.raises(UnknownNameError, match="more than the one table"):
+    with pytest.raises(UnknownNameError, match="has more than one table"):
         FORMATS[".csv"](Page(()))
 
 

@@ -54,4 +54,4 @@ def test_what_a_rule_refuses_is_a_failure(tmp_path):
     [failure] = api.compare(path, tools=["tensorflow"], isolate=False).profiles
     assert isinstance(failure, Failure)
     assert failure.stage == "build"
-    assert failure.message == "MaxPool MaxPool_0 cannot be rebuilt in TensorFlow with dilations"
+    assert failure.message == "MaxPool MaxPool_0 with dilations cannot be rebuilt in TensorFlow"

@@ -20,6 +20,7 @@ _SAVE = (
     "save the model again with save_model: XGBoost as .json or .ubj, LightGBM as .txt, "
     "CatBoost as .cbm"
 )
+_LONGEST_REASON = 160  # characters of what CatBoost says
 _FIT = "call .fit(X, y) on the model before it is counted"
 
 
@@ -170,7 +171,7 @@ def _trees_of_catboost_object(model: Any, name: str) -> BoostedTrees:
             model.save_model(str(path), format="json")
         except Exception as error:
             raise InputError(
-                f"CatBoost cannot save {name} as JSON: {error}"[:200],
+                f"CatBoost cannot save {name} as JSON: {str(error)[:_LONGEST_REASON]}",
                 'save the model with model.save_model("model.json", format="json", pool=POOL), '
                 "and count model.json",
             ) from error

@@ -58,7 +58,13 @@ def _operands_objection_in_cache(
         for at, other in _operator_versions(domain, name)
         if not _schema_problem(name, other, is_input_given, attribute_names)
     ]
-    return Objection(wrong, _opset_remedy(domain, name, version, fitting))
+    return Objection(
+        wrong,
+        _opset_remedy(domain, name, version, fitting)
+        if fitting
+        else f"{_declared_opset_text(domain, version)}, and no opset allows these inputs and "
+        f"attributes of {name}: correct the node in the exporter",
+    )
 
 
 def unknown_operator_objection(domain: str, name: str, version: int) -> Objection:
@@ -66,8 +72,12 @@ def unknown_operator_objection(domain: str, name: str, version: int) -> Objectio
     if operator_schema(domain, name, version) is not None:
         return Objection()
     others = [at for at, _ in _operator_versions(domain, name)]
-    remedy = _opset_remedy(domain, name, version, others)
-    return Objection(f"opset {version} has no {name}", remedy) if others else Objection()
+    if not others:
+        return Objection()
+    return Objection(
+        f"opset {version} has no {name}",
+        _opset_remedy(domain, name, version, others, "exists"),
+    )
 
 
 def first_operand_error(graph: Any, imports: Mapping[str, int]) -> OperandError | None:
@@ -112,14 +122,19 @@ def _operator_versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
             yield version, known
 
 
-def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
+def _declared_opset_text(domain: str, version: int) -> str:
+    """Return "the file declares opset 13", with the domain if it is not the standard one."""
+    return f"the file declares opset {version}" + (f" of {domain}" if domain else "")
+
+
+def _opset_remedy(
+    domain: str,
+    name: str,
+    version: int,
+    others: Sequence[int],
+    verb: str = "allows these inputs and attributes",
+) -> str:
     """Return a text on which of the versions `others`, which allow the node, to declare."""
-    declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
-    if not others:
-        return (
-            f"{declares}, and no opset allows these inputs and attributes of {name}: correct the "
-            "node in the exporter"
-        )
     first = last = min((at for at in others if at > version), default=others[-1])
     while last + 1 in others:
         last += 1
@@ -128,7 +143,6 @@ def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -
     span = f"in opset {first}" if first == last else f"in opsets {first} to {last}"
     span = f"from opset {first} on" if last == newest_operator_version(domain) else span
     return (
-        f"{declares}, and {name} allows these inputs and attributes {span}: declare such an opset "
-        "in opset_import, or "
-        "export the model again"
+        f"{_declared_opset_text(domain, version)}, and {name} {verb} {span}: declare such an "
+        "opset in opset_import, or export the model again"
     )

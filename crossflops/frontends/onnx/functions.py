@@ -374,7 +374,10 @@ class Calls:
                     f"the functions are called with more than {CALL_LIMIT} different combinations "
                     "of shapes and attributes"
                 )
-                raise TargetError(message, "inline them with onnx.inliner, or export without them")
+                raise TargetError(
+                    message,
+                    "inline the functions with onnx.inliner, or export the model without them",
+                )
             self._units[key] = self._build_unit(node, operands)
         return self._units[key]
 

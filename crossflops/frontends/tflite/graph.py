@@ -73,7 +73,7 @@ def check_tflite_inputs(file: TfliteFile, specs: Sequence[TensorSpec]) -> None:
     }
     for spec in specs:
         position = int(spec.name) if spec.name.isdecimal() and spec.name not in known else -1
-        name = list(known)[position] if 0 <= position < len(known) else spec.name
+        name = spec.name if not 0 <= position < len(known) else list(known)[position]
         if name not in known:
             raise InputError(
                 f"the file has no input {spec.name!r}",
@@ -254,14 +254,13 @@ def _counter_limit(
 
 def _check_control_keys(graph: Graph, control: Control) -> None:
     """Raise InputError for a loop or a branch that the file does not have."""
-    for flag, kind, named in (
-        ("--trips", "Loop", control.trips),
-        ("--branch", "If", control.branches),
+    for flag, kind, thing, named in (
+        ("--trips", "Loop", "loop", control.trips),
+        ("--branch", "If", "branch", control.branches),
     ):
         keys = [node.key for node in all_nested_nodes(graph.nodes) if node.op.type == kind]
         for name in named:
             if name not in keys:
-                thing = "loop" if kind == "Loop" else "branch"
                 raise InputError(
                     f"{flag} names {name!r}, but the file has no such {thing}",
                     f"write one of: {', '.join(keys)}" if keys else f"leave out {flag}",

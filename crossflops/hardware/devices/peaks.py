@@ -113,7 +113,8 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
             return self.given[ANY]
         raise UnknownNameError(
             f"no peak is given for {precision or 'this run'}",
-            f"add --peak-tflops {precision or 'P'}=X; given: {', '.join(self.given) or 'none'}",
+            f"add --peak-tflops {precision or 'PRECISION'}=X; "
+            f"given: {', '.join(self.given) or 'none'}",
         )
 
 

@@ -132,9 +132,10 @@ def _build_derivation(
     raise InputError if a factor is not positive.
     """
     for factor in factors:
+        quantity = factor.what
         if not 0 < factor.value < float("inf"):
             raise InputError(
-                f"{factor.what} must be a positive number, got {factor.value:g}",
+                f"{quantity} must be a positive number, got {factor.value:g}",
                 "give a positive number",
             )
     return Derivation(schema=SCHEMA, what=name, factors=factors, rate=rate, unit=unit)

@@ -151,7 +151,7 @@ class _Run:
         except CrossflopsError:
             raise
         except UnfitError as error:
-            message = f"{label} cannot be rebuilt in TensorFlow {error}"
+            message = f"{label} {error} cannot be rebuilt in TensorFlow"
             raise NormalizeError(message, READ_IT) from error
         except Exception as error:  # TensorFlow refuses in many ways
             text = " ".join(str(error).split())[:200]

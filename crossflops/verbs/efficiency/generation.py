@@ -193,7 +193,8 @@ def _build_generation_run(question: Question, workload: Workload) -> GenerationR
     requested = question.generation.cache_dtype
     if workload.model_cache_dtype and requested:
         raise InputError(
-            f"--cache-dtype cannot be combined with a workload whose cache is {kept} by request",
+            "--cache-dtype cannot be combined with a workload that was counted with --cache-dtype "
+            f"{kept}",
             "leave it out, or count the workload without --cache-dtype",
         )
     return GenerationRun(

@@ -377,7 +377,7 @@ def with_bench_result(question: Question) -> tuple[Question, Bench | None]:
         )
     given = [name for name in WAYS if getattr(question.speed, name) is not None]
     if given:
-        flag = f"--{given[0].replace('_', '-')}"
+        flag = flag_of_field(given[0])
         raise InputError(
             f"{flag} cannot be combined with --bench, whose file has the measured time of a pass",
             f"leave out {flag} to use the time in the file, or leave out --bench",

@@ -135,7 +135,7 @@ def _model_items(model: Mapping[str, Any], where: str) -> Iterator[SuiteItem]:
     conventions = _texts_of_key(model, "as", where, '["thop@0.0.31"]')
     if train and conventions:
         raise InputError(
-            f"{where} has train and as: a convention is predicted for the forward pass",
+            f"{where} has train and as, but a convention is predicted only for the forward pass",
             "leave out one of the two",
         )
     family = _text_or_default(model, "family", where)

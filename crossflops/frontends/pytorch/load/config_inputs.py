@@ -223,7 +223,7 @@ def _image_and_text_inputs(
         pixels, rows = _patch_spec_and_token_count(config, grid, batch, dtype)
     if not rows:
         raise InputError(
-            "an image of this size takes no text tokens",
+            "an image of this size is too small: it becomes no tokens",
             "give a larger --image-size",
         )
     if "seq" in sizes and sizes["seq"] <= rows:
