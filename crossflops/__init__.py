@@ -94,6 +94,7 @@ _PLACES = {  # the names that are no verbs: where they are defined
 
 
 def __getattr__(name: str) -> Any:
+    """Return a public name of the package, imported at its first use. Raises AttributeError."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room, _, own_name = _PLACES.get(name, f"verbs.api:{name}").partition(":")
@@ -101,6 +102,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Return the names of the package, with those that are not imported yet."""
     return sorted({*globals(), *__all__})
 
 

@@ -85,9 +85,11 @@ class _Silent:
         self._thread: int | None = threading.get_ident()
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the wrapped stream."""
         return getattr(self._stream, name)
 
     def __iter__(self) -> Iterator[Any]:
+        """Return an iterator over the lines of the wrapped stream."""
         return iter(self._stream)
 
     def write(self, text: str) -> int:

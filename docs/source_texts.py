@@ -436,7 +436,7 @@ class SourceTexts:
         if not isinstance(made, ast.GeneratorExp) or len(made.generators) != 1:
             return None
         bound = self._loop_bindings(made.generators[0], scope, choices)
-        return self._resolve(made.elt, scope.with_bound(bound), choices, depth) if bound else None
+        return self._resolve(made.elt, scope.with_bound(bound), choices, depth)
 
     def _joined_text(
         self, between: str, node: ast.expr, scope: Scope, choices: Choices

@@ -102,6 +102,7 @@ class Op(msgspec.Struct, frozen=True):
     since: int
 
     def __str__(self) -> str:
+        """Return "TYPE", or "DOMAIN.TYPE" outside of the standard domain."""
         return f"{self.domain}.{self.type}" if self.domain else self.type
 
 
@@ -334,4 +335,5 @@ class Control(msgspec.Struct, frozen=True):
     branches: Mapping[str, str] = {}
 
     def __bool__(self) -> bool:
+        """Return whether any option for loops or branches is given."""
         return bool(self.trips or self.branches)

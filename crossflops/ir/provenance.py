@@ -69,4 +69,5 @@ class FormulaOrigin(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
 
     def __str__(self) -> str:
+        """Return "NAME VERSION"."""
         return f"{self.name} {self.version}".strip()

@@ -325,8 +325,8 @@ def _beta_constraint(node: Node) -> OperandProblem:
 def _linear_attention_backward(
     node: Node, requested: OperandPositions, _forward: Cost
 ) -> Gradient:
-    """Return the cost of the gradients of linear attention: each product of a token again for each
-    operand with a gradient.
+    """Return the cost of the gradients of linear attention: each gradient takes the products of
+    the forward pass, of all tokens, that its operand has a part in.
 
     dq, and dS of the read product; dk, and d(new), of the written product; for delta rules dk, and
     dS, of the retrieved product. The first state has a gradient where a past or a decay requires

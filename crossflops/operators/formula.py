@@ -472,9 +472,11 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
     formulas: tuple[Formula, ...] = ()
 
     def __iter__(self) -> Iterator[Formula]:
+        """Return an iterator over the formulas."""
         return iter(self.formulas)
 
     def __len__(self) -> int:
+        """Return the number of formulas."""
         return len(self.formulas)
 
     @cached_property

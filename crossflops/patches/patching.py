@@ -129,6 +129,7 @@ class _Attribute:
         self._before: Any = _ABSENT
 
     def __enter__(self) -> Self:
+        """Replace the attribute. Raises PatchError if the library lacks it."""
         owner, name = self._owner, self._name
         self._before = own_content(owner, name)
         is_there = self._before is not _ABSENT or self._declared.is_added or hasattr(owner, name)
@@ -138,6 +139,7 @@ class _Attribute:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Restore the attribute."""
         self.undo()
 
     def undo(self) -> None:
@@ -162,6 +164,7 @@ class _Attributes:
         self._before: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
+        """Replace all attributes, or none and raise PatchError if the library lacks one."""
         try:
             for name, value in self._values.items():
                 before = own_content(self._owner, name)
@@ -175,6 +178,7 @@ class _Attributes:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Restore all attributes."""
         for name in reversed(self._before):
             restore_attribute(self._owner, name, self._before[name])
         self._before = {}
@@ -188,6 +192,7 @@ class _Items:
         self._before: dict[Any, Any] = {}
 
     def __enter__(self) -> Self:
+        """Replace the items of the table. Raises PatchError if the library lacks the table."""
         if self._table is None:
             raise missing_target_error(self._declared, self._declared.names[0])
         self._before = {key: self._table[key] for key in self._items if key in self._table}
@@ -195,6 +200,7 @@ class _Items:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Restore the items of the table."""
         for key in reversed(self._items):
             if key in self._before:
                 self._table[key] = self._before[key]

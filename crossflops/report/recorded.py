@@ -34,6 +34,7 @@ class CountedRequest(msgspec.Struct, frozen=True):
     options: dict[str, str] = {}
 
     def __str__(self) -> str:
+        """Return the inputs and the options in one line, "no input" without any."""
         asked = (f"{name} {text}" for name, text in self.options.items())
         return ", ".join((*self.inputs, *asked)) or "no input"
 

@@ -175,6 +175,7 @@ class Condition:
         self.watched = watched
 
     def __str__(self) -> str:
+        """Return the condition in words."""
         return f"{self.words} {' or '.join(self.names)}".strip()
 
 

@@ -67,6 +67,7 @@ class FormulaCase(msgspec.Struct, frozen=True):
     plain: dict[str, Any]
 
     def __str__(self) -> str:
+        """Return the tensors with their shapes and the other arguments, in one line."""
         shown = [
             f"{name} {'x'.join(map(str, shape))}" for name, (shape, _) in self.tensors.items()
         ]

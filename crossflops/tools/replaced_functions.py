@@ -664,9 +664,9 @@ def hook_recurrent_bias_adds(call: Site) -> int:
 @_first_adds.adds(HOOKED, cause="unit.first-add-omitted", name="recurrent.first-adds", factor=-1)
 @with_formula("2 g H per step and layer: a product of n terms counts as 2 n - 1 operations")
 def hook_missing_first_adds(call: Site) -> int:
-    """Return the additions that are missing in the tool's count of a recurrent layer: it counts 2
-    n - 1 operations for a sum of n products, so one less for each of 2 g H sums (H units, g
-    gates).
+    """Return the number of additions that the tool leaves out for a recurrent layer. For a sum of
+    n products it counts 2n - 1 operations instead of 2n: one too few for each of 2 g H sums (H
+    units, g gates).
     """
     return _hook_sample_steps(call) * sum(2 * layer[0][0] for layer in _hook_layer_shapes(call))
 

@@ -113,7 +113,7 @@ def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRo
     if not rows:
         raise InputError(
             "the table has no row with a published number",
-            "give a CSV table that has at least one",
+            "give a CSV table in which at least one row has a published number",
         )
     return rows
 

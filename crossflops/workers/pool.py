@@ -99,6 +99,7 @@ class Workers:
         self._scratch = contextlib.ExitStack()
 
     def __enter__(self) -> "Workers":
+        """Start the worker processes; if one cannot start, end all and raise its error."""
         scratch = tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True)
         self._folder = Path(self._scratch.enter_context(scratch))
         try:
@@ -114,6 +115,7 @@ class Workers:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """End all worker processes."""
         self._end_all_processes()
 
     def iterate_results(self, model: int = 0) -> Iterator[Answer]:

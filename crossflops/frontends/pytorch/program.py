@@ -201,7 +201,7 @@ def _run_and_copy_operator_arguments(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Run an operator, and store a copy of its arguments if it is a requested one."""
+            """Return an operator's result; store a copy of its arguments where asked for."""
             if func in seen:
                 seen[func].append(_copy_tensors((args, kwargs or {})))
             return func(*args, **(kwargs or {}))

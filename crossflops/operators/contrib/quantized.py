@@ -152,8 +152,8 @@ def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
     """
 
     def cost_with_quantization(node: Node) -> Cost:
-        """Return the cost of dequantizing the input, and of `work` and a quantization per result
-        element.
+        """Return the cost of a node: dequantizing its input, then `work` and a quantization for
+        each result element.
         """
         return dequantization_cost(node, 0, 2) + (
             work + quantization_cost(node, zero_point)

@@ -71,6 +71,7 @@ class OnnxModule(tf.Module):
         self.program = program
 
     def __reduce__(self) -> Any:
+        """Return what pickle needs to build the model again: its class and arguments."""
         return OnnxModule, (self.program, self.name)
 
     def graph_of_recorded_run(self, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:

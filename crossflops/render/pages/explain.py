@@ -60,7 +60,9 @@ def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
 
 
 def _cause_tool_blocks(id: str) -> list[Block]:
-    """Return a table of the tools that have a cause, and what each of them does; [] if none."""
+    """Return the heading and the table of the tools whose counts this cause changes, with what
+    each of them does; [] if there are none.
+    """
     rows = [
         Row((f"{convention.tool}@{convention.edition}", words))
         for convention in all_conventions()

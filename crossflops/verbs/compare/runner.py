@@ -166,6 +166,7 @@ class ToolRunner:
         return self._single_threaded is not None and can_use_fork_servers()
 
     def __enter__(self) -> "ToolRunner":
+        """Return the runner itself."""
         return self
 
     def __exit__(
@@ -174,6 +175,7 @@ class ToolRunner:
         problem: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Close what is kept for each model."""
         with self._kept:  # ended last: workers, before them what is of one model
             for kept in self._of_model.values():
                 kept.close()

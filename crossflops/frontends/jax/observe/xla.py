@@ -156,7 +156,9 @@ class _ProgramWalk:
             )
 
     def _instruction_call(self, instruction: Instruction, site: ProgramPlace) -> Call:
-        """Return the call of an instruction, with its module, operands and settings."""
+        """Return an instruction of an XLA program as a call of an operator, with its module,
+        operands and settings.
+        """
         names = site.full_name_stack(instruction.op_name)
         parent, module, facts = self._owner(names)
         operands = [self._program.instruction_by_id[key] for key in instruction.operands]

@@ -407,7 +407,7 @@ def observe_fused_kernels(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Run an operator; note fused kernels and the row counts of nested tensors."""
+            """Return an operator's result; note fused kernels and rows of nested tensors."""
             name = str(func)
             if name == _NESTING and recorder.stack:
                 left[recorder.stack[-1].key] = int(args[1].sum())

@@ -81,7 +81,7 @@ def observe_dispatched_calls(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Run an operator, and note it with its FLOPs by PyTorch's own counter."""
+            """Return an operator's result, and note it with its FLOPs by PyTorch's own counter."""
             if func is torch.ops.higher_order.cond:
                 return self.run_both_cond_branches(*args)
             result = self.run_composite_parts(func, args, kwargs or {})

@@ -178,7 +178,7 @@ def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Run an operator, and record if the checkpoint's policy saves its result."""
+            """Return an operator's result, and record if the checkpoint's policy saves it."""
             result = func(*args, **(kwargs or {}))
             if func not in names["SAC_IGNORED_OPS"] and not func.is_view:
                 context = names["SelectiveCheckpointContext"](is_recompute=False, op_output=result)

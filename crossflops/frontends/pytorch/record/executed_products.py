@@ -163,7 +163,7 @@ def _counting_product_flops(current_path: Callable[[], str]) -> Iterator[FlopsBy
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Run an operator, and add its FLOPs by PyTorch's counter to the module."""
+            """Return an operator's result; add its FLOPs by PyTorch's counter to the module."""
             kwargs = kwargs or {}
             packet = getattr(func, "overloadpacket", None)
             if packet not in flop_registry and _may_consist_of_operators(func):

@@ -502,7 +502,7 @@ class _OwnBackwardObserver(CustomFunctionObserver):
             def __torch_dispatch__(
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
-                """Run an operator, and note it in the custom function that is running."""
+                """Return an operator's result, and note it in the running custom function."""
                 result = func(*args, **(kwargs or {}))
                 if watch._current is not None:
                     watch._current.record_operator(

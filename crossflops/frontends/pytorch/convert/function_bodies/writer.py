@@ -39,7 +39,9 @@ def describe_opaque_node(node: Any) -> OpaqueNode | None:
 
 
 def _describe_onnx_value(value: Any) -> TensorDescription | None:
-    """Return shape, dtype and use of an ONNX value; None if its shape or dtype is unknown."""
+    """Return the shape and dtype of an ONNX value and whether anything uses it; None if its shape
+    or dtype is unknown.
+    """
     if value is None or value.shape is None or value.dtype is None:
         return None
     if not all(isinstance(extent, int) for extent in value.shape):
