@@ -14,6 +14,7 @@ OPAQUE_NAMES = {
     "where": "place",
 }
 OPAQUE = {
+    "_budget_heading": "heading of the table of the budget",
     "brief_error_text": "text of the error",
     "error_location": "place in the code",
     "error_words": "class and text of the error",

@@ -117,8 +117,8 @@ def _attention_mask_constraint(node: Node) -> OperandProblem:
 
 
 def _attention_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
-    """Return the cost of the gradients of attention, for each requested operand, with the scores
-    that are computed again.
+    """Return the cost of the gradient of each requested operand of attention, and of computing the
+    scores again for them.
 
     dV = P^T dO; dP = dO V^T; dS by the softmax; dQ = dS K, dK = dS^T Q, each scaled.
 
@@ -325,8 +325,8 @@ def _beta_constraint(node: Node) -> OperandProblem:
 def _linear_attention_backward(
     node: Node, requested: OperandPositions, _forward: Cost
 ) -> Gradient:
-    """Return the cost of the gradients of linear attention: each gradient takes the products of
-    the forward pass, of all tokens, that its operand has a part in.
+    """Return the cost of the gradients of linear attention: for each requested operand, the
+    products in which it takes part, once more for all tokens.
 
     dq, and dS of the read product; dk, and d(new), of the written product; for delta rules dk, and
     dS, of the retrieved product. The first state has a gradient where a past or a decay requires

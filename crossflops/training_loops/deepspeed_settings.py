@@ -68,4 +68,6 @@ def _read_deepspeed_json(path: Path) -> Any:
             "give the path of a readable DeepSpeed configuration, such as ds_config.json",
         ) from error
     except ValueError as error:
-        raise InputError(f"{path} is not valid JSON: {error}", _HINT) from error
+        raise InputError(
+            f"the DeepSpeed configuration {path} is not valid JSON: {error}", _HINT
+        ) from error

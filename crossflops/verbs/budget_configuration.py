@@ -207,9 +207,14 @@ def find_budget_configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
     file, _ = find_config_table(_TABLE, folder)
     raise InputError(
         "no configuration file in this folder or its parents sets a budget",
-        f'write {config_table_heading(_TABLE, file)[:-1]}."model.onnx"] '
-        f'with rules = ["macs <= 4.2G"] into {file.name}',
+        f'write {_budget_heading("model.onnx", file)} with rules = ["macs <= 4.2G"] into '
+        f"{file.name}",
     )
+
+
+def _budget_heading(name: str, file: Path) -> str:
+    """Return the heading of the table of a budget, such as [tool.crossflops.budgets."a.onnx"]."""
+    return f'{config_table_heading(_TABLE, file)[:-1]}."{name}"]'
 
 
 def _budget_files_beneath(folder: Path) -> list[str]:
@@ -346,8 +351,7 @@ def _table_by_budget_name(
         if budget.name in others:
             raise InputError(
                 f"{others[budget.name]} and {table} in {file} set the same budget {budget.name}",
-                f"rename one of them: {config_table_heading(_TABLE, file)[:-1]}.NAME] with "
-                f'target = "{table}"',
+                f'rename one of them: {_budget_heading("NAME", file)} with target = "{table}"',
             )
     return {budget.name: table for budget in budgets}
 
@@ -359,8 +363,8 @@ def _reject_unknown_tables(name: str, provided: Mapping[str, Any], file: Path) -
     for key, value in provided.items():
         if key in _KEYS or not isinstance(value, dict):
             continue
-        heading = config_table_heading(_TABLE, file)[:-1]
-        quoted = f'write {heading}."{name}.{key}"] if the name of the model is {name}.{key}'
+        dotted = f"{name}.{key}"
+        quoted = f"write {_budget_heading(dotted, file)} if the name of the model is {dotted}"
         raise InputError(
             f"{name} in {file} has an unknown table {key}", nearest_name_hint(key, _KEYS, quoted)
         )

@@ -58,7 +58,7 @@ class KerasHub(Library):
     def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return the backbone of a preset, from its config and without its weights."""
+        """Return the backbone model of a KerasHub preset, without its weights."""
         hub = importlib.import_module("keras_hub")
         options: dict[str, object] = {"load_weights": False}
         model = hub.models.Backbone.from_preset(name, **{**options, **arguments})
