@@ -219,7 +219,7 @@ class Progress:
 
     @contextmanager
     def pausing_display(self) -> Iterator[None]:
-        """Stop the display of progress during the block, so that no thread of it runs."""
+        """Stop the progress display, and its thread, inside the block; start it again after."""
         if self._status is not None:
             self._status.stop()
         try:

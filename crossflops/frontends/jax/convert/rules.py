@@ -33,9 +33,10 @@ _WANTED = {
 
 
 def load_conversion_rules() -> None:
-    """Load jax2onnx's rules, without examples and unused libraries, which build models.
+    """Load the conversion rules of jax2onnx, except its examples and the rules for libraries that
+    are not imported.
 
-    Rules for libraries that are not imported build models, too, and cannot be needed. Permanent
+    What is left out builds models when it is imported, and cannot be needed. Permanent
     changes of JAX by a rule's import are undone (jax2onnx/plugins/jax/numpy/cumsum.py).
     """
     left = ["examples", *(name for name in _SKIPPED if name not in sys.modules)]
