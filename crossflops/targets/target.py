@@ -205,7 +205,7 @@ def refuse_url(target: str) -> None:
 
 
 class _OtherFormat(NamedTuple):
-    """What a file of a format that crossflops does not read is, and what to count instead."""
+    """A file format that crossflops does not read: a description, and what to count instead."""
 
     description: str
     remedy: str

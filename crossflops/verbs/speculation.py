@@ -158,7 +158,7 @@ class _RoundModel:
 
     @property
     def later_pass_counter(self) -> PassCounter | LayeredCounter:
-        """What counts the passes after the first: layer by layer where that is possible, else the
+        """The counter of the passes after the first: by layers where that is possible, else of the
         whole model.
         """
         return self.layered or self.whole

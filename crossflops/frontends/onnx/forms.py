@@ -62,7 +62,7 @@ def _operands_objection_in_cache(
         wrong,
         _opset_remedy(domain, name, version, fitting)
         if fitting
-        else f"{_declared_opset_text(domain, version)}, and no opset allows these inputs and "
+        else f"{_opset_declaration_text(domain, version)}, and no opset allows these inputs and "
         f"attributes of {name}: correct the node in the exporter",
     )
 
@@ -122,7 +122,7 @@ def _operator_versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
             yield version, known
 
 
-def _declared_opset_text(domain: str, version: int) -> str:
+def _opset_declaration_text(domain: str, version: int) -> str:
     """Return "the file declares opset 13", with the domain if it is not the standard one."""
     return f"the file declares opset {version}" + (f" of {domain}" if domain else "")
 
@@ -143,6 +143,6 @@ def _opset_remedy(
     span = f"in opset {first}" if first == last else f"in opsets {first} to {last}"
     span = f"from opset {first} on" if last == newest_operator_version(domain) else span
     return (
-        f"{_declared_opset_text(domain, version)}, and {name} {verb} {span}: declare such an "
+        f"{_opset_declaration_text(domain, version)}, and {name} {verb} {span}: declare such an "
         "opset in opset_import, or export the model again"
     )

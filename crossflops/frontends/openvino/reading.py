@@ -223,7 +223,7 @@ class IrConstant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_read_values(self) -> bool:
-        """Return whether the constant is small enough that its values are read."""
+        """Whether the constant is small enough that its values are read."""
         return self.size <= _SMALL
 
     def read_payload(self, weights: Path) -> bytes | None:

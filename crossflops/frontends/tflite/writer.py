@@ -80,8 +80,8 @@ class TfliteToGraphWriter:
         return self.subgraph.tensors[self._replaced.get(index, index)]
 
     def replace_by_constant(self, index: int, source: int) -> None:
-        """From now on use tensor `source`, a constant, wherever tensor `index`, its copy in
-        another type, is read.
+        """Use tensor `source`, a constant, wherever tensor `index`, its copy in another type, is
+        read from now on.
         """
         self._replaced[index] = self._replaced.get(source, source)
 

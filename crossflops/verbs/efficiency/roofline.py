@@ -375,9 +375,9 @@ def with_bench_result(question: Question) -> tuple[Question, Bench | None]:
             f"the report {question.roof.bench} contains no successful run",
             "run `crossflops bench` again with a batch that fits into the memory",
         )
-    given = [name for name in WAYS if getattr(question.speed, name) is not None]
-    if given:
-        flag = flag_of_field(given[0])
+    speeds = [name for name in WAYS if getattr(question.speed, name) is not None]
+    if speeds:
+        flag = flag_of_field(speeds[0])
         raise InputError(
             f"{flag} cannot be combined with --bench, whose file has the measured time of a pass",
             f"leave out {flag} to use the time in the file, or leave out --bench",

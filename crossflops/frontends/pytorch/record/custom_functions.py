@@ -190,13 +190,13 @@ def function_index_by_call(
             enclosing = parents[enclosing]
         if enclosing is not None:
             inside[call.key] = indices[enclosing]
-    return inside | _generated_function_of_calls(calls, parents, functions)
+    return inside | _index_of_generated_function(calls, parents, functions)
 
 
 _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autograd_impl
 
 
-def _generated_function_of_calls(
+def _index_of_generated_function(
     calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
     """Return which operator calls run an autograd function that `torch.library` generated: a dict
