@@ -385,16 +385,18 @@ def _restore_loops(graph: Graph, state: FileReading) -> Graph:
 
 
 def _with_and_without_run(
-    state: FileReading, run: Callable[[FileReading], FileReading]
+    state: FileReading, apply_passes: Callable[[FileReading], FileReading]
 ) -> FileReading:
-    """Return the state after these passes; if a run was observed, also the graph without it."""
-    made = run(state)
+    """Return the state after `apply_passes`. If values of a run of the file were observed, the
+    result also has the graph that the passes give without these values, as `alone`.
+    """
+    made = apply_passes(state)
     if state.file.seen is None:
         return made
     without_run = msgspec.structs.replace(state.file, seen=None)
     with filter_warnings("ignore"):
         return _replace_reading_fields(
-            made, alone=run(_replace_reading_fields(state, file=without_run)).graph
+            made, alone=apply_passes(_replace_reading_fields(state, file=without_run)).graph
         )
 
 
