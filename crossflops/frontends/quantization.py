@@ -76,7 +76,8 @@ def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Funct
 
 def _names_of_values_stored_as_declared(graph: Graph) -> Iterator[str]:
     """Yield the names of values that are stored in their declared type, also where they are
-    computed from quantized ones: what the graph returns, and what a loop or branch reads or returns.
+    computed from quantized ones: what the graph returns, and what a loop or
+    branch reads or returns.
     """
     yield from (spec.name for spec in graph.outputs)
     for node in graph.nodes:

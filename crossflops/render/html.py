@@ -384,15 +384,15 @@ def _total_cards(report: Report) -> tuple[Card, ...]:
     if isinstance(report.against, Against):
         models.append(_scope_amounts(report.against.totals))
 
-    def figure_text_of_each_model(name: str, shown: Callable[[int], str]) -> str:
+    def models_figure_text(name: str, shown: Callable[[int], str]) -> str:
         """Return a figure of the model as text; of two models both, with an arrow between them."""
         return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
 
     return tuple(
         Card(
             name,
-            figure_text_of_each_model(name, short_amount),
-            figure_text_of_each_model(name, exact_amount),
+            models_figure_text(name, short_amount),
+            models_figure_text(name, exact_amount),
         )
         for name in models[0]
     )

@@ -129,9 +129,9 @@ def predict_amount_and_rules(
         return None, frozenset()
 
 
-def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
-    """Return whether the prediction for this trace uses a rule that weighs the native cost of a
-    call.
+def has_weighted_costs(convention: Convention, trace: Trace, setting: Setting) -> bool:
+    """Return whether a rule of the convention that applies to this trace gives each kind of work
+    (multiply, add, compare ...) of a call a weight of its own.
     """
     try:
         bookings = predict(convention, trace, setting).bookings
@@ -326,7 +326,7 @@ class Conformance(ToolConformance):
             return Evidence(
                 trace, recorded.ledger(functions_closed=not convention.opens), graph, exported
             )
-        if any(weighs(convention, recorded.trace, setting) for setting in settings):
+        if any(has_weighted_costs(convention, recorded.trace, setting) for setting in settings):
             return Evidence(recorded.onnx_conversion[2], recorded.ledger())
         return Evidence(recorded.trace)
 

@@ -429,7 +429,7 @@ def test_why_the_values_did_not_help_is_said():
     def forward(self, x):
         return x if x.sum() > 0 and x.data_ptr() else -x
 
-    reasons = r"data-dependent.*; with values it also fails: .*data"
+    reasons = r"data-dependent.*; a trace with the values of tensors also fails: .*data"
     with pytest.raises(NormalizeError, match=reasons) as caught:
         crossflops.count(Apply(forward), (torch.ones(3),))
     assert "\n" not in caught.value.message

@@ -119,7 +119,7 @@ _MULTI_HEAD = AttentionInputIndices(mask=4, bias=3, past=6, past_length=8, atten
 _DECODER = AttentionInputIndices(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
 
 
-def _has_input_unless_negative(node: Node, index: int) -> bool:
+def _has_input_at_index(node: Node, index: int) -> bool:
     """Return whether the node is given the input at this index; False for -1."""
     return index >= 0 and has_input(node, index)
 
@@ -129,22 +129,22 @@ def _score_addend_count(node: Node, locations: AttentionInputIndices) -> int:
     a bias.
     """
     masked = (
-        _has_input_unless_negative(node, locations.mask)
+        _has_input_at_index(node, locations.mask)
         or integer_attribute(node, "unidirectional", 0) != 0
     )
-    return masked + _has_input_unless_negative(node, locations.attention_bias)
+    return masked + _has_input_at_index(node, locations.attention_bias)
 
 
 def _is_cache_buffer_shared(node: Node, locations: AttentionInputIndices) -> bool:
     """Return whether past and present keys are in one buffer of the maximum length."""
-    return integer_attribute(
-        node, "past_present_share_buffer", 0
-    ) != 0 or _has_input_unless_negative(node, locations.past_length)
+    return integer_attribute(node, "past_present_share_buffer", 0) != 0 or _has_input_at_index(
+        node, locations.past_length
+    )
 
 
 def _total_key_count(node: Node, locations: AttentionInputIndices, new: int) -> int:
     """Return the number of keys: `new` ones plus past ones, or the length of a shared buffer."""
-    if not _has_input_unless_negative(node, locations.past):
+    if not _has_input_at_index(node, locations.past):
         return new
     past = spec_shape(input_spec(node, locations.past), at_least=4)[-2]
     return past if _is_cache_buffer_shared(node, locations) else past + new
@@ -182,7 +182,7 @@ def _total_key_count_or_none(node: Node, locations: AttentionInputIndices) -> in
     dims = input_shape(node, 0) if key is None or locations is _SELF else key.shape
     past = input_shape(node, locations.past)
     if dims is None or (
-        _has_input_unless_negative(node, locations.past)
+        _has_input_at_index(node, locations.past)
         and (past is None or _is_cache_buffer_shared(node, locations))
     ):
         return None
@@ -311,7 +311,7 @@ def past_buffer_exactness(locations: AttentionInputIndices) -> Callable[[Node], 
         """Return "bound" if past and present keys of the node share a buffer, else "exact"."""
         return (
             "bound"
-            if _has_input_unless_negative(node, locations.past)
+            if _has_input_at_index(node, locations.past)
             and _is_cache_buffer_shared(node, locations)
             else "exact"
         )
@@ -342,7 +342,7 @@ def contrib_attention_cost(node: Node, locations: AttentionInputIndices = _SELF)
     """
     scores, projected = _self_attention_sizes(node, locations)
     macs = projected * spec_shape(input_spec(node, 0), rank=3)[2]
-    biased = projected if _has_input_unless_negative(node, locations.bias) else 0
+    biased = projected if _has_input_at_index(node, locations.bias) else 0
     first, second, _ = qkv_projection_widths(node)
     tokens = projected // (sum(qkv_projection_widths(node)) or 1)
     turned = rotary_embedding_cost(node, tokens * (first + second))
@@ -538,7 +538,7 @@ def multi_head_attention_cost(node: Node, locations: AttentionInputIndices = _MU
     adds; softmax. See `multi_head_attention_sizes` for the operands.
     """
     scores, elements = multi_head_attention_sizes(node, locations)
-    biased = ADD * elements if _has_input_unless_negative(node, locations.bias) else ZERO
+    biased = ADD * elements if _has_input_at_index(node, locations.bias) else ZERO
     return biased + attention_score_cost(scores, _score_addend_count(node, locations))
 
 

@@ -289,7 +289,8 @@ def export_with_values_if_needed(request: ExportRequest) -> TracedProgram:
     if sizes.is_past_limit or refusal is None:
         return _with_trace_notes(_attempt_export(request), f"real values did not help: {again}")
     if again and again != refusal.message:
-        also = f"{refusal.message}; with values it also fails: {again.removeprefix(REFUSED)}"
+        second_error = again.removeprefix(REFUSED)
+        also = f"{refusal.message}; a trace with the values of tensors also fails: {second_error}"
         raise NormalizeError(also, refusal.hint) from refusal
     raise refusal
 
