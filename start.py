@@ -53,7 +53,8 @@ SECONDS = {
     "py311": 360,
     "onnxruntime": 75,
     "plots": 25,
-    "pages": 60,
+    "pages": 100,
+    "site": 60,
     "pre-commit": 41,
     "sklearn": 45,
     "thop-0.0.31": 100,
@@ -64,7 +65,6 @@ SECONDS = {
     "py312": 260,
     "py313": 260,
     "release": 750,
-    "site": 60,
     "sweeps": 1500,
 }
 # What an environment needs that pip does not install; where it is missing, `tests` leaves the
