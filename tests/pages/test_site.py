@@ -14,7 +14,6 @@ pytestmark = pytest.mark.pages
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (1280, 400)
-DARK = "() => getComputedStyle(document.body).backgroundColor"
 TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -55,49 +54,53 @@ def browser():
 
 
 @pytest.fixture
-def open_page(browser, address):
-    """Opens pages in a window; nothing is asked of another site, and no error is printed."""
-    problems, contexts = [], []
+def open_window(browser, address):
+    """Opens windows; their pages ask nothing of another site, and print no error."""
+    problems, windows = [], []
+
+    def note_request(request):
+        if not request.url.startswith((address, "data:")):
+            problems.append(request.url)
+
+    def note_line(line):
+        if line.type == "error":
+            problems.append(line.text)
 
     def opened(width, scheme="light"):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda line: problems.append(line.text) if line.type == "error" else 0)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on(
-            "request",
-            lambda sent: (
-                0 if sent.url.startswith((address, "data:")) else problems.append(sent.url)
-            ),
-        )
-        return page
+        size = {"width": width, "height": 900}
+        window = browser.new_context(viewport=size, color_scheme=scheme)
+        window.on("console", note_line)
+        window.on("weberror", lambda error: problems.append(str(error.error)))
+        window.on("request", note_request)
+        windows.append(window)
+        return window
 
     yield opened
-    for context in contexts:
-        context.close()
+    for window in windows:
+        window.close()
     assert not problems
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_no_page_scrolls_sideways(folder, address, open_page, width):
+def test_no_page_scrolls_sideways(folder, address, open_window, width):
     """Tables and blocks scroll within themselves."""
-    page = open_page(width)
+    window = open_window(width)
     wide = {}
     for path in sorted(folder.rglob("*.html")):
         name = path.relative_to(folder).as_posix()
-        page.goto(address + name, wait_until="load")
+        # one tab would break off what the page before still loads
+        page = window.new_page()
+        page.goto(address + name)
         if (excess := page.evaluate(TOO_WIDE)) > 0:
             wide[name] = excess
+        page.close()
     assert not wide
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_flowchart_has_the_colours_of_the_page(address, open_page, scheme):
+def test_a_flowchart_has_the_colours_of_the_page(address, open_window, scheme):
     """Its letters are not those of its boxes, and follow the scheme of the system."""
-    page = open_page(1280, scheme)
+    page = open_window(1280, scheme).new_page()
     page.goto(address + "architecture.html")
     ink, shade = (
         page.evaluate(f"getComputedStyle(document.querySelector('.chart .{name}')).fill")
@@ -110,9 +113,9 @@ def test_a_flowchart_has_the_colours_of_the_page(address, open_page, scheme):
     )
 
 
-def test_the_search_finds_a_cause(address, open_page):
+def test_the_search_finds_a_cause(address, open_window):
     """Without a server but that of the files."""
-    page = open_page(1280)
+    page = open_window(1280).new_page()
     page.goto(address + "search.html?q=double-counted")
     page.wait_for_selector("#search-results li a")
     assert "Causes" in page.inner_text("#search-results")
