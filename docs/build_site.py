@@ -31,8 +31,8 @@ from crossflops.verbs.schema import REPORT_TYPES, build_schema
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path += [str(ROOT)]
-from docs.flowchart import chart_to_svg  # noqa: E402
+sys.path += [str(DOCS)]
+from flowchart import chart_to_svg  # noqa: E402
 
 REPOSITORY = "https://example.org/crossflops/blob/main/"
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")

@@ -51,7 +51,7 @@ def read_chart(text: str) -> Chart:
     head, *lines = (line.strip() for line in text.strip().splitlines())
     if head != "flowchart TD":
         raise ValueError(f"only a 'flowchart TD' can be drawn, got {head!r}")
-    texts: dict[str, tuple[str, ...]] = {}
+    texts: dict[str, tuple[Line, ...]] = {}
     edges = []
     for line in lines:
         match = EDGE.fullmatch(line)
@@ -152,8 +152,8 @@ def draw_chart(chart: Chart, label: str) -> Canvas:
     heights: dict[str, float] = {}
     y = MARGIN
     for row in layout.rows:
-        lines = max(len(chart.texts.get(name, ())) for name in row)
-        height = lines * LINE_HEIGHT + 2 * PADDING
+        most_lines = max(len(chart.texts.get(name, ())) for name in row)
+        height = most_lines * LINE_HEIGHT + 2 * PADDING
         tops |= dict.fromkeys(row, y)
         heights |= dict.fromkeys(row, height)
         y += height + ROW_GAP
