@@ -241,6 +241,7 @@ def schema_lines() -> Iterator[str]:
 def run_sphinx(builder: str, source: Path, target: Path) -> int:
     """Run a builder of sphinx, for which a warning is an error; return its exit status."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", builder]
+    command += ["-d", str(source / ".doctrees")]  # not beside the pages
     return subprocess.run([*command, str(source), str(target)], check=False).returncode
 
 

@@ -4,6 +4,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 # The folder of this file, from which sphinx reads it, or of its copy beside the pages.
 _PROJECT = next(
     folder / "pyproject.toml"
@@ -30,6 +32,7 @@ myst_heading_anchors = 4  # the anchors of GitHub, to which the pages link
 # links to the pages of reports are left as they are
 myst_url_schemes = {"http": None, "https": None, "mailto": None, "extra": "{{path}}"}
 myst_enable_extensions = ["colon_fence"]
+default_role = "code"  # docstrings write names as Markdown does
 strip_signature_backslash = True  # an argument may end with an underscore
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
@@ -38,8 +41,9 @@ linkcheck_timeout = 20
 
 
 def setup(app: Any) -> None:
-    """Register what changes docstrings before napoleon reads their sections."""
+    """Register what changes docstrings before napoleon reads their sections, and their links."""
     app.connect("autodoc-process-docstring", _join_return_section, priority=100)
+    app.connect("doctree-read", _unlink_editions)
 
 
 def _join_return_section(
@@ -49,3 +53,10 @@ def _join_return_section(
     for number, line in enumerate(lines[:-1]):
         if line.strip() == "Returns:":
             lines[number + 1] = lines[number + 1].replace(": ", " \N{EN DASH} ", 1)
+
+
+def _unlink_editions(_: Any, document: nodes.document) -> None:
+    """Make text of "thop@0.0.31", which docutils reads as an address of a person."""
+    for reference in list(document.findall(nodes.reference)):
+        if reference.get("refuri", "").startswith("mailto:"):
+            reference.replace_self(nodes.Text(reference.astext()))

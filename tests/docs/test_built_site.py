@@ -6,7 +6,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from docs.build_site import REPOSITORY
 from tests.docs.built_site import (
+    ROOT,
     SitePage,
     build_site,
     clicks_to_pages,
@@ -47,6 +49,17 @@ def test_every_link_within_the_site_leads_to_a_page_and_an_anchor(folder, pages)
             elif anchor and target in pages and anchor not in pages[target].anchors:
                 wrong.append(f"{name}: {link} has no such anchor")
     assert not wrong
+
+
+@pytest.mark.site
+def test_a_link_out_of_the_site_is_an_address_or_a_file_of_the_repository(pages):
+    """No edition of a tool is read as an address of a person, and no file is missing."""
+    links = {link for page in pages.values() for link in page.clicks.values() if is_outside(link)}
+    assert {link.partition(":")[0] for link in links} == {"https"}
+    files = [link.removeprefix(REPOSITORY) for link in links if link.startswith(REPOSITORY)]
+    assert files
+    for file in files:
+        assert (ROOT / file.partition("#")[0]).exists(), file
 
 
 @pytest.mark.site
