@@ -203,7 +203,7 @@ def test_nightly_runs_what_a_landing_leaves_out(start, monkeypatch, tox):
     assert start.main() == 0
     [(command, _)] = seen
     assert command[-2:] == ["-e", "all-frameworks,whole-kits,py312,py313,release,sweeps"]
-    nightly = {"all-frameworks", "whole-kits", "py312", "py313", "release", "site", "sweeps"}
+    nightly = {"all-frameworks", "whole-kits", "py312", "py313", "release", "sweeps"}
     assert not nightly & set(start.listed())
 
 
