@@ -31,8 +31,7 @@ def run_notebook(path: Path, folder: Path) -> Any:
     client.execute(env=os.environ | {"PYTHONPATH": import_path()})
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            kept = (output for output in cell.outputs if output.get("name") != "stderr")
-            cell.outputs = [without_metadata(output) for output in kept]
+            cell.outputs = stable_outputs(cell.outputs)
             cell.execution_count = None
     return notebook
 
@@ -42,11 +41,25 @@ def import_path() -> str:
     return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
-def without_metadata(output: Any) -> Any:
-    """Return an output without the number of its cell."""
-    if "execution_count" in output:
-        output["execution_count"] = None
-    return output
+def stable_outputs(outputs: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a cell that are the same in each run.
+
+    Without stderr and the number of the cell. What is printed is one output, whether it came in
+    one piece or in several; a command writes to a terminal, whose lines end with a carriage return.
+    """
+    stable: list[Any] = []
+    for output in outputs:
+        if output.get("name") == "stderr":
+            continue
+        if "execution_count" in output:
+            output["execution_count"] = None
+        if output["output_type"] == "stream":
+            output["text"] = output["text"].replace("\r\n", "\n")
+            if stable and stable[-1]["output_type"] == "stream":
+                stable[-1]["text"] += output["text"]
+                continue
+        stable.append(output)
+    return stable
 
 
 def shown_outputs(notebook: Any) -> list[list[Any]]:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.docs.notebooks import NOTEBOOKS, ROOT, run_notebook, shown_outputs
+from tests.docs.notebooks import NOTEBOOKS, ROOT, run_notebook, shown_outputs, stable_outputs
 
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
@@ -40,3 +40,14 @@ def test_there_is_a_notebook_for_each_of_three_tasks():
     """A published figure, a language model, and the efficiency of a run."""
     names = {path.stem for path in NOTEBOOKS}
     assert names == {"compare-tools", "efficiency", "language-model"}
+
+
+def test_outputs_do_not_depend_on_how_they_came():
+    """In pieces, from a terminal, next to warnings, in a cell of any number."""
+
+    def printed(text, name="stdout"):
+        return {"output_type": "stream", "name": name, "text": text}
+
+    result = {"output_type": "execute_result", "execution_count": 3, "data": {}}
+    outputs = [printed("a\r\n"), printed("w", "stderr"), printed("b\n"), result]
+    assert stable_outputs(outputs) == [printed("a\nb\n"), result | {"execution_count": None}]
