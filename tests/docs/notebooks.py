@@ -45,7 +45,7 @@ def stable_outputs(outputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of a cell that are the same in each run.
 
     Without stderr and the number of the cell. What is printed is one output, whether it came in
-    one piece or in several; a command writes to a terminal, whose lines end with a carriage return.
+    one piece or in several. A command writes to a terminal: its lines end with a carriage return.
     """
     stable: list[Any] = []
     for output in outputs:
