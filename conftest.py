@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection import CORE, cases_of, markers
+from tests.selection import CORE, cases_of, files_of_part, files_of_tests, markers
 
 MISSING = ("could not import", "is not installed", "are not installed")
 
@@ -30,12 +30,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="of the cases of each test, run the first of every N, and deselect the others",
     )
+    parser.addoption(
+        "--part",
+        default="1/1",
+        metavar="K/N",
+        help="run the files of the K-th of N parts, so that N processes can share the tests",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Reject a part that does not exist, before a file is left out."""
+    try:
+        files_of_part(config.option.part)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a file of tests without any that bears the marker."""
+    """Leave out a file of tests without any that bears the marker, or of another part."""
+    if not collection_path.match("test_*.py"):
+        return None
+    others = frozenset(files_of_tests()) - files_of_part(config.option.part)
+    if collection_path in others:
+        return True
     marker = config.option.markexpr
-    if marker not in markers() or not collection_path.match("test_*.py"):
+    if marker not in markers():
         return None
     return all(marker not in test.marks for test in cases_of(collection_path)) or None
 

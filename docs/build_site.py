@@ -4,9 +4,10 @@
     python docs/build_site.py --links          check the links to other sites, too
     python docs/build_site.py --target FOLDER
 
-The pages are those that GitHub shows. Sphinx reads a copy of them, in which links that lead out of
-docs/ lead to the repository. The reference is written from click, from docstrings, and from the
-types of the reports.
+The pages and notebooks are those that GitHub shows. Sphinx reads a copy of them, in which links
+that lead out of docs/ lead to the repository, and flowcharts are pictures. The reference is made
+from click, from docstrings, and from the types of the reports. The committed reports are pages for
+a browser, as `crossflops render FILE -o page.html` writes them.
 """
 
 import argparse
@@ -19,27 +20,45 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import mkdtemp
 
 import click
 
 import crossflops
 from crossflops.cli import VERBS, command_group
+from crossflops.render.formats import FORMATS
 from crossflops.verbs.schema import REPORT_TYPES, build_schema
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
+sys.path += [str(DOCS)]
+from flowchart import chart_to_svg  # noqa: E402
+
 REPOSITORY = "https://example.org/crossflops/blob/main/"
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+# a scheme of links to files beside the pages, which docs/conf.py gives to myst
+FILE_SCHEME = "extra:"
+REPORT_SUFFIX = ".json.gz"
+PAGE_SUFFIXES = (".md", ".svg", ".ipynb")
+MENU_TITLES = {"README": "All pages", "ci": "CI and tests"}
+# ends the first page: these pages are only on the site
+LOOK_UP = """
+## You look something up
+
+* All options of a [verb](reference/verbs.md), and the [Python API](reference/python.md).
+* The [JSON Schema](reference/schema.md) of reports, and [committed reports](reports/index.md).
+* An [error message](errors.md) with its remedy, or any word in the search on the left.
+"""
 CHAPTERS = {
-    "Begin": ("tutorial", "README"),
+    "Begin": ("tutorial", "why", "notebooks/index", "README"),
     "How to": (
         "models", "count", "compare", "identify", "sweep", "tools", "efficiency", "roofline",
         "training", "bench", "profile", "devices", "formulas", "ci",
     ),
     "Reference": (
         "reference/verbs", "python", "reference/python", "reference/schema", "ops", "kernels",
-        "causes", "conventions", "errors", "published", "atlas",
+        "causes", "conventions", "errors", "published", "atlas", "reports/index",
     ),
     "Explanation": ("llm", "converters", "performance", "adr/index"),
     "Contribute": ("extending", "architecture", "style", "release", "changelog"),
@@ -53,13 +72,18 @@ def write_source(target: Path) -> None:
     shutil.copy(DOCS / "site.css", target / "_static")
     for picture in DOCS.glob("*.svg"):
         shutil.copy(picture, target)
+    shutil.copytree(DOCS / "notebooks", target / "notebooks")
+    write_report_pages(target / "_extra" / "reports")
     pages = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md"))}
     decisions = [name.removesuffix(".md") for name in pages if name.startswith("adr/")]
     texts = {name: site_text(path) for name, path in pages.items()}
     texts["changelog.md"] = site_text(ROOT / "CHANGELOG.md")
-    texts["index.md"] += "".join(map(contents_list, CHAPTERS, CHAPTERS.values()))
+    texts["index.md"] += LOOK_UP + "".join(map(contents_list, CHAPTERS, CHAPTERS.values()))
     names = [name.removeprefix("adr/") for name in decisions]
     texts["adr/index.md"] = "# Decisions\n" + contents_list("", tuple(names), hidden=False)
+    notebooks = tuple(path.stem for path in sorted((DOCS / "notebooks").glob("*.ipynb")))
+    texts["notebooks/index.md"] = "# Notebooks\n" + contents_list("", notebooks, hidden=False)
+    texts["reports/index.md"] = "\n".join(report_lines())
     texts["reference/verbs.md"] = "\n".join(verb_lines())
     texts["reference/python.md"] = "\n".join(python_lines())
     texts["reference/schema.md"] = "\n".join(schema_lines())
@@ -79,8 +103,16 @@ def site_text(path: Path) -> str:
         linked = [re.sub(r"^#", "##", text, flags=re.MULTILINE) for text in linked]
         linked[0] = f"# {path.stem.capitalize()}\n\n{linked[0]}"
     parts[::2] = linked
-    # GitHub draws these diagrams; here their text is shown
-    return "".join(parts).replace("```mermaid\n", "```text\n")
+    parts[1::2] = [_site_block(block) for block in parts[1::2]]
+    return "".join(parts)
+
+
+def _site_block(block: str) -> str:
+    """Return a fenced block as the site has it: a flowchart as a picture, others as they are."""
+    if not block.startswith("```mermaid\n"):
+        return block
+    chart = block.removeprefix("```mermaid\n").removesuffix("```")
+    return f'<div class="chart">{chart_to_svg(chart, "Flowchart")}</div>\n'
 
 
 def _site_link(match: re.Match[str], folder: str) -> str:
@@ -92,9 +124,15 @@ def _site_link(match: re.Match[str], folder: str) -> str:
     place = posixpath.normpath(posixpath.join(folder, path))
     if place == "docs/adr":
         address = "adr/index.md"
+    elif place == "docs/notebooks":
+        address = "notebooks/index.md"
     elif place == "CHANGELOG.md":
         address = "changelog.md"
-    elif not place.startswith("docs/") or not place.endswith((".md", ".svg")):
+    elif place == "reports":
+        address = "reports/index.md"
+    elif place.startswith("reports/") and place.endswith(REPORT_SUFFIX):
+        address = FILE_SCHEME + report_page_path(ROOT / place)
+    elif not place.startswith("docs/") or not place.endswith(PAGE_SUFFIXES):
         address = REPOSITORY + place
     elif folder == ".":  # the page lies in docs/ on the site
         address = place.removeprefix("docs/") + (f"#{anchor}" if anchor else "")
@@ -105,7 +143,37 @@ def contents_list(caption: str, names: tuple[str, ...], hidden: bool = True) -> 
     """Return the list by which sphinx orders pages, in the menu alone if it is hidden."""
     options = [f":caption: {caption}"] if caption else [":maxdepth: 1"]
     options += [":hidden:"] if hidden else []
-    return "\n".join(("", "```{toctree}", *options, "", *names, "```", ""))
+    entries = (f"{MENU_TITLES[name]} <{name}>" if name in MENU_TITLES else name for name in names)
+    return "\n".join(("", "```{toctree}", *options, "", *entries, "```", ""))
+
+
+def report_files() -> list[Path]:
+    """Return the committed reports: the atlas, and the comparisons."""
+    return [ROOT / "reports/atlas/atlas.json.gz", *sorted((ROOT / "reports").glob("*.json.gz"))]
+
+
+def report_page_path(file: Path) -> str:
+    """Return the path of the page of a report on the site."""
+    return f"reports/{file.name.removesuffix(REPORT_SUFFIX)}.html"
+
+
+def write_report_pages(folder: Path) -> None:
+    """Write each committed report as a page for a browser."""
+    folder.mkdir(parents=True)
+    for file in report_files():
+        page = FORMATS[".html"](crossflops.render(file))
+        (folder / Path(report_page_path(file)).name).write_text(page, encoding="utf-8")
+
+
+def report_lines() -> Iterator[str]:
+    """Yield the lines of the page of reports: a link to each."""
+    yield "# Reports\n"
+    yield "Each report is one file that also works offline."
+    yield "[Compare](../compare.md#html-pages) explains its parts.\n"
+    for file in report_files():
+        name = file.name.removesuffix(REPORT_SUFFIX)
+        yield f"* [{name}]({FILE_SCHEME}{name}.html)"
+    yield ""
 
 
 def verb_lines() -> Iterator[str]:
@@ -173,6 +241,7 @@ def schema_lines() -> Iterator[str]:
 def run_sphinx(builder: str, source: Path, target: Path) -> int:
     """Run a builder of sphinx, for which a warning is an error; return its exit status."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", builder]
+    command += ["-d", str(source / ".doctrees")]  # not beside the pages
     return subprocess.run([*command, str(source), str(target)], check=False).returncode
 
 
@@ -184,19 +253,21 @@ def main() -> int:
     parser.add_argument("--target", type=Path, default=ROOT / "dist" / "site")
     parser.add_argument("--links", action="store_true", help="check links to other sites")
     options = parser.parse_args()
-    missing = [name for name in ("sphinx", "furo", "myst_parser") if find_spec(name) is None]
+    missing = [name for name in ("sphinx", "furo", "myst_nb") if find_spec(name) is None]
     if missing:
         print(f"error: not installed: {', '.join(missing)}", file=sys.stderr)
-        print("hint: use tox -e site, or pip install sphinx furo myst-parser", file=sys.stderr)
+        print("hint: use tox -e site, or pip install sphinx furo myst-nb", file=sys.stderr)
         return 2
-    source = ROOT / "build" / "site-source"
-    for folder in (source, options.target):
-        shutil.rmtree(folder, ignore_errors=True)
-    source.mkdir(parents=True)
+    shutil.rmtree(options.target, ignore_errors=True)
+    (ROOT / "build").mkdir(exist_ok=True)
+    # within the repository, where docs/conf.py finds the version; two builds do not share it
+    source = Path(mkdtemp(prefix="site-", dir=ROOT / "build"))
     write_source(source)
     status = run_sphinx("html", source, options.target)
     if options.links and not status:
         status = run_sphinx("linkcheck", source, ROOT / "build" / "site-links")
+    if not status:  # a warning names a line of the source
+        shutil.rmtree(source)
     print(
         f"the site is in {options.target}" if not status else "the site is not complete: see above"
     )

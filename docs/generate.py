@@ -11,17 +11,23 @@ from itertools import groupby
 from pathlib import Path
 
 from crossflops.causes import package_causes as our_causes
+from crossflops.files import read_file_bytes
 from crossflops.ir.graph import Op
 from crossflops.operators import all_operator_rules, reasons_for_missing_rules
 from crossflops.operators.formula_sources import STATE
 from crossflops.operators.gradient import Backward, no_gradient
 from crossflops.plugins.failures import HINTS, STAGES
+from crossflops.render.figures.canvas import TitledCanvas, canvas_to_svg, stack_canvases
+from crossflops.render.figures.comparison import waterfall_chart
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.explain import cause_blocks
+from crossflops.report.quantity import term_with_sign
+from crossflops.report.report import Report
 from crossflops.tools.registry import own_conventions
 
 FOLDER = Path(__file__).parent
+EXPLAINED_TOOL = "ptflops-pytorch"
 sys.path += [str(FOLDER), str(FOLDER.parent)]
 from claims import Claim, claims, outcome  # noqa: E402
 from messages import RaisedError, error_kinds, raised_errors  # noqa: E402
@@ -205,6 +211,16 @@ def _error_table(rows: list[RaisedError]) -> Table:
     )
 
 
+def waterfall() -> str:
+    """Return the picture of docs/why.md: an account of the committed report of ResNet-50."""
+    report = Report.from_json(read_file_bytes(FOLDER.parent / "reports" / "resnet50.json.gz"))
+    account = next(row for row in report.reconciliations or () if row.tool == EXPLAINED_TOOL)
+    canvas = waterfall_chart(account)
+    assert canvas is not None  # its difference is not 0
+    head = f"{account.tool} = native{term_with_sign(account.delta)}"
+    return canvas_to_svg(stack_canvases([TitledCanvas(head, canvas)], "ResNet-50"), alone=True)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "ops.md": ops,
     "kernels.md": kernels,
@@ -212,6 +228,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "conventions.md": tools,
     "published.md": published,
     "errors.md": error_list,
+    "waterfall-resnet50.svg": waterfall,
 }
 
 

@@ -235,10 +235,11 @@ def main() -> int:
             for step in options.steps or STEPS:
                 print(f"==> {step}", flush=True)
                 STEPS[step](rehearsal)
+            # the folder, of some GB, is removed after this
+            print("the rehearsal is done", flush=True)
         except (RehearsalError, subprocess.CalledProcessError, ValueError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-    print("the rehearsal is done")
     return 0
 
 

@@ -137,9 +137,24 @@ def _of_module(*parts: str) -> frozenset[str]:
     return frozenset().union(*map(_packages, outside))
 
 
-def files_of_tests() -> list[Path]:
+@functools.cache
+def files_of_tests() -> tuple[Path, ...]:
     """Every file of tests in the repository."""
-    return sorted([*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("plugins/*/tests/**/test_*.py")])
+    return tuple(
+        sorted([*ROOT.glob("tests/**/test_*.py"), *ROOT.glob("plugins/*/tests/**/test_*.py")])
+    )
+
+
+@functools.cache
+def files_of_part(part: str) -> frozenset[Path]:
+    """Return the files of tests of a part such as "1/2": every second one, from the first on.
+
+    Raises ValueError for a part that does not exist.
+    """
+    number, _, count = part.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ValueError(f"--part must be K/N with K from 1 to N, got {part!r}")
+    return frozenset(files_of_tests()[int(number) - 1 :: int(count)])
 
 
 def environments() -> list[Environment]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection import Environment, cases_of
+from tests.selection import Environment, cases_of, files_of_part, files_of_tests
 
 FILE = """
     import pytest
@@ -92,3 +92,18 @@ def test_one_of_every_so_many_cases_is_kept():
     assert max(map(len, cases.values())) > 3
     assert printed[1] == [line for lines in cases.values() for line in lines[::3]]
     assert f"{len(printed[0]) - len(printed[1])} deselected" in done.stdout
+
+
+def test_parts_share_the_files():
+    """Each file is of one part, and all are of one."""
+    first, second = files_of_part("1/2"), files_of_part("2/2")
+    assert not first & second
+    assert first | second == set(files_of_tests()) == files_of_part("1/1")
+    assert abs(len(first) - len(second)) <= 1
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", ""])
+def test_a_part_that_does_not_exist_is_an_error(part):
+    """It would run nothing, or all."""
+    with pytest.raises(ValueError, match="--part must be K/N"):
+        files_of_part(part)

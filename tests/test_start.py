@@ -175,22 +175,23 @@ def test_environments_stay_when_they_are_to_be_kept(start, monkeypatch, tox, lin
     assert [bool(env["CROSSFLOPS_REMOVE_ENVIRONMENTS"]) for _, env in seen] == [removed]
 
 
-def test_the_quick_door_runs_the_core_and_names_the_rest(start, capsys, monkeypatch, tox):
-    """One environment, that of this Python, which stays; and what a full run adds."""
+def test_the_quick_door_runs_halves_of_the_core_and_names_the_rest(
+    start, capsys, monkeypatch, tox
+):
+    """Two environments side by side, which stay; and what a full run has."""
     seen = tox()
-    here = f"py{sys.version_info[0]}{sys.version_info[1]}"
     monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "--quick"])
     assert start.main() == 0
     [(command, env)] = seen
-    assert command[-2:] == ["-e", here]
+    assert command[-2:] == ["-e", "quick1,quick2"]
     assert env["CROSSFLOPS_REMOVE_ENVIRONMENTS"] == ""
     last = capsys.readouterr().out.splitlines()[-1]
-    assert set(last.rpartition(": ")[2].split(", ")) == set(start.listed()) - {here}
+    assert set(last.rpartition(": ")[2].split(", ")) == set(start.listed())
 
 
 def test_seconds_are_those_of_environments_of_tox(start):
     """In tox's order, on which the time that is left depends; a new one takes the mean."""
-    names = [*start.listed(), *start.nightly_environments()]
+    names = [*start.listed(), *start.nightly_environments(), *start.QUICK]
     assert [name for name in names if name in start.SECONDS] == list(start.SECONDS)
     mean = sum(start.SECONDS.values()) / len(start.SECONDS)
     assert start.usual_seconds(["lint", "new"]) == {"lint": 5, "new": mean}
@@ -202,8 +203,8 @@ def test_nightly_runs_what_a_landing_leaves_out(start, monkeypatch, tox):
     monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "--nightly"])
     assert start.main() == 0
     [(command, _)] = seen
-    assert command[-2:] == ["-e", "all-frameworks,whole-kits,py312,py313,release,site,sweeps"]
-    nightly = {"all-frameworks", "whole-kits", "py312", "py313", "release", "site", "sweeps"}
+    assert command[-2:] == ["-e", "all-frameworks,whole-kits,py312,py313,release,sweeps"]
+    nightly = {"all-frameworks", "whole-kits", "py312", "py313", "release", "sweeps"}
     assert not nightly & set(start.listed())
 
 

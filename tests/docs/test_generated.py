@@ -31,7 +31,15 @@ def pages(generator):
 
 @pytest.mark.parametrize(
     "name",
-    ["ops.md", "kernels.md", "causes.md", "conventions.md", "published.md", "errors.md"],
+    [
+        "ops.md",
+        "kernels.md",
+        "causes.md",
+        "conventions.md",
+        "published.md",
+        "errors.md",
+        "waterfall-resnet50.svg",
+    ],
 )
 def test_a_page_is_what_the_code_makes_of_it(pages, name):
     """Whoever changes a rule, a cause or a convention runs `tox -e docs` and commits the page."""

@@ -2,7 +2,16 @@
 
 import re
 
-from docs.build_site import CHAPTERS, DOCS, REPOSITORY, schema_lines, site_text, verb_lines
+from docs.build_site import (
+    CHAPTERS,
+    DOCS,
+    REPOSITORY,
+    report_files,
+    report_lines,
+    schema_lines,
+    site_text,
+    verb_lines,
+)
 
 
 def test_a_link_out_of_the_pages_leads_to_the_repository():
@@ -48,3 +57,20 @@ def test_the_reference_has_the_schema_of_each_report_that_render_reads():
     text = "\n".join(schema_lines())
     assert text.count("```json\n") == 7
     assert '"type": "integer"' in text
+
+
+def test_a_flowchart_is_a_picture():
+    """Its text stays on the pages of the repository."""
+    assert "```mermaid" in (DOCS / "architecture.md").read_text("utf-8")
+    text = site_text(DOCS / "architecture.md")
+    assert "mermaid" not in text
+    assert '<div class="chart"><svg' in text
+
+
+def test_a_report_is_a_page_of_the_site():
+    """A link to the file of a report leads to its page, and one to the folder to a list."""
+    assert "[its table](extra:reports/atlas.html)" in site_text(DOCS / "atlas.md")
+    assert "](reports/index.md)" in site_text(DOCS / "compare.md")
+    lines = list(report_lines())
+    assert "* [resnet50](extra:resnet50.html)" in lines
+    assert len([line for line in lines if line.startswith("* ")]) == len(report_files())
