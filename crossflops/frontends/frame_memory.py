@@ -5,7 +5,7 @@ current piece gets a new one from the system, and gives it back when it returns.
 framework is a hundred calls deep, and makes most of its calls at a few depths. If one of these is
 at the end of a piece, every call there costs two system calls and page faults: in a count of
 swin_t up to a seventh of the time.
-Source: Python/pystate.c (`push_chunk`, `_PyThreadState_PopFrame`).
+Source: Python/pystate.c (push_chunk, _PyThreadState_PopFrame).
 """
 
 import functools
