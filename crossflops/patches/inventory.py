@@ -239,6 +239,10 @@ STACK_TRACES = Patch(
     "torch", "torch.fx.config", ("do_not_emit_stack_traces",),
     "write no lines of code to traced operators, which nothing reads", _TORCH, is_optional=True,
 )  # fmt: skip
+TENSOR_METADATA = Patch(
+    "torch", "torch.fx.experimental.proxy_tensor", ("_extract_tensor_metadata",),
+    "describe results of traced operators once, by fake tensors alone", _TORCH, is_optional=True,
+)  # fmt: skip
 EXPORT_DECOMPOSITION = Patch(
     "torch", "torch.onnx._internal.exporter._fx_passes", ("decompose_with_registry",),
     "take operators apart once for each signature", _TORCH, is_optional=True,

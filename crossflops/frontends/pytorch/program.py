@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.collector import delaying_garbage_collection
+from crossflops.frontends.frame_memory import with_frames_in_one_piece
 from crossflops.frontends.pytorch.convert.graph import (
     non_parameter_leaves,
 )
@@ -123,6 +124,7 @@ def record_and_convert_torch(
     return convert_torch_recording(model, record_torch_run(model, args, kwargs, setting, views))
 
 
+@with_frames_in_one_piece
 def convert_torch_recording(
     model: "nn.Module", recording: ExportedRun
 ) -> tuple[Any, Graph, Trace]:
@@ -211,6 +213,7 @@ def _run_and_copy_operator_arguments(
     return seen
 
 
+@with_frames_in_one_piece
 def record_torch_run(
     model: "nn.Module",
     args: tuple[Any, ...],

@@ -143,6 +143,28 @@ def tracing_without_stack_traces() -> Iterator[None]:
 
 
 @contextmanager
+def tracing_without_tensor_metadata() -> Iterator[None]:
+    """Trace operators without a second description of their results inside the block, which is
+    faster.
+
+    A node of a trace has the fake tensor of its result; the description repeats its shape, strides
+    and dtype, for code generators. Source: torch/fx/experimental/proxy_tensor.py (set_meta).
+    """
+    from torch.fx.experimental import proxy_tensor
+
+    (name,) = inventory.TENSOR_METADATA.names
+    if not hasattr(proxy_tensor, name):
+        yield
+        return
+    with patching_attribute(proxy_tensor, name, _empty_tensor_metadata, inventory.TENSOR_METADATA):
+        yield
+
+
+def _empty_tensor_metadata(*_: Any, **__: Any) -> None:
+    """Return None as the description of a traced tensor."""
+
+
+@contextmanager
 def escaping_module_names() -> Iterator[None]:
     """Make PyTorch write module names that are no identifiers as valid Python, inside the block.
 

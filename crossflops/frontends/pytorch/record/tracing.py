@@ -16,6 +16,7 @@ from crossflops.frontends.pytorch.load.model import (
     restoring_module_variables,
     run_torch_model,
     set_training_mode,
+    tracing_without_tensor_metadata,
     using_model_copy_for_one_run,
     wrap_for_export,
 )
@@ -453,6 +454,7 @@ def _export_and_record_model(
         with (
             preserve_node_meta(),
             _use_lazy_graph_module(True),  # each pass of an export would write the code anew
+            tracing_without_tensor_metadata(),
             torch.set_grad_enabled(request.setting.grad),
             replaying_mask_answers(known),
             recording_entry_points(recorder),
