@@ -43,6 +43,11 @@ _PAUSE = 5.0  # seconds between lines where stderr is no terminal
     click.option("--timeout", type=Positive(1e6), default=TIMEOUT, show_default=True,
                  metavar="SECONDS",
                  help="Maximum time of one model, and of each tool on it."),
+    click.option("--memory", type=Positive(), metavar="GIB",
+                 help="Maximum address space of each tool. Default: the memory of the machine."),
+    click.option("--retry-failures", is_flag=True,
+                 help="Count again what the store has as a failure, such as a tool that took "
+                      "longer than --timeout."),
     click.option("--dask", metavar="tcp://HOST:PORT",
                  help="Count on the workers of this Dask scheduler."),
     click.option("--ray", is_flag=True,
@@ -50,7 +55,7 @@ _PAUSE = 5.0  # seconds between lines where stderr is no terminal
                       "of this machine."),
     *OUTPUT,
 )  # fmt: skip
-def sweep(suite: Path, dask: str | None, ray: bool, **fields: Any) -> int:
+def sweep(suite: Path, dask: str | None, ray: bool, memory: float | None, **fields: Any) -> int:
     """Count many models with many tools into a store that can be continued.
 
     SUITE.toml has tables [[model]] with target, and input, arg, dim, batch, seq, image_size,
@@ -70,7 +75,8 @@ def sweep(suite: Path, dask: str | None, ray: bool, **fields: Any) -> int:
         _open_cluster_executor(dask, ray) as executor,
         showing_progress(f"reading {suite}") as display,
     ):
-        choice = SweepChoice(**fields, executor=executor)
+        memory_bytes = None if memory is None else round(memory * 2**30)
+        choice = SweepChoice(**fields, memory=memory_bytes, executor=executor)
         try:
             result = run_sweep(suite, choice, _choose_reporter(display))
         except KeyboardInterrupt:

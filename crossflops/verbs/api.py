@@ -1067,6 +1067,8 @@ def sweep(
     compare_to: str | Path = "",
     jobs: int | None = None,
     timeout: float = TIMEOUT,
+    memory: int | None = None,
+    retry_failures: bool = False,
     executor: "Executor | None" = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> "ShownSweep":
@@ -1085,6 +1087,8 @@ def sweep(
         jobs: The number of models that are counted in parallel, each in a process; None for what
             the machine allows.
         timeout: The seconds that a model, and each tool on it, may take.
+        memory: The bytes of address space of each tool; None for those of the machine.
+        retry_failures: Whether a row that the store has as a failure is counted again.
         executor: An executor of `concurrent.futures` that counts the models in place of such
             processes, such as `distributed.Client(...).get_executor()`.
         on_progress: A function that gets a line about each model.
@@ -1112,7 +1116,8 @@ def sweep(
 
     choice = SweepChoice(
         store=str(store), only=tuple(only), limit=limit, jobs=jobs, timeout=timeout,
-        compare_to=str(compare_to), executor=executor,
+        memory=memory, retry_failures=retry_failures, compare_to=str(compare_to),
+        executor=executor,
     )  # fmt: skip
     result: ShownSweep = with_page(run_sweep(suite, choice, on_progress or _ignore_api_progress))
     return result

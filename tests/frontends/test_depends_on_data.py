@@ -1,6 +1,7 @@
 """Models whose sizes, or whose path, depend on the values of their inputs."""
 
 import random
+import weakref
 
 import numpy as np
 import pytest
@@ -421,6 +422,49 @@ def test_a_path_that_nobody_could_check_is_said(monkeypatch):
     report = crossflops.count(Unlike(), (rows(),))
     assert report.macs == 10 * DIM * DIM
     assert any("could not check" in n and "division by zero" in n for n in report.observed.notes)
+
+
+class Sloped(nn.Module):
+    """Two layers; with `slope` the second runs only where the first one has a gradient."""
+
+    def __init__(self, slope):
+        super().__init__()
+        self.first, self.second = nn.Linear(DIM, DIM), nn.Linear(DIM, 3)
+        self.slope = slope
+        self.kept = None
+
+    def forward(self, x):
+        """The hidden values are seen by no name once the second layer has run."""
+        hidden = self.first(x).exp()
+        self.kept = weakref.ref(hidden)
+        if self.slope:
+            try:
+                torch.autograd.grad(hidden.sum(), self.first.weight)
+            except Exception:
+                return hidden
+        result = self.second(hidden)
+        del hidden
+        self.alive = self.kept() is not None
+        return result
+
+
+@pytest.mark.parametrize("slope", [False, True])
+def test_a_checked_run_keeps_no_tensors_unless_the_model_reads_them(slope):
+    """Ten rows of 8x8 and 8x3 weights. A model that catches the error is run with its tensors."""
+    run = executed_products.run_model_and_count_product_flops
+    model = Sloped(slope)
+    if slope:
+        with pytest.raises(executed_products.SavedTensorsNeededError):
+            run(model, (rows(),), {}, saves_tensors=False)
+    else:
+        ran = run(model, (rows(),), {}, saves_tensors=False)
+        assert ran == {"first": 2 * 10 * DIM * DIM, "second": 2 * 10 * DIM * 3}
+        assert not model.alive
+    # The gradient of the first weights is one more product of 10 rows with 8 x 8 values.
+    ran = run(model, (rows(),), {}, saves_tensors=True)
+    assert (ran["first"], ran["second"]) == (2 * 10 * DIM * DIM, 2 * 10 * DIM * 3)
+    assert sum(ran.values()) == 2 * 10 * DIM * (DIM * (1 + slope) + 3)
+    assert model.alive
 
 
 def test_why_the_values_did_not_help_is_said():

@@ -150,9 +150,11 @@ WAYS = {
 ELSEWHERE = {"bench", "tools", "doctor", "check-formula"}
 # The weights of a file are trained already: a test of its own freezes one first. Of the modules
 # of a file there is one at each level, and the usual N of --top is more.
-# A file has no other sizes to try, and what a store keeps is a folder: tests/verbs have both.
+# A file has no other sizes to try, what a store keeps is a folder, and it keeps no failure here:
+# tests/verbs have these.
 ALREADY = {
     ("count", "--trainable"), ("profile", "--top"), ("identify", "--all"), ("audit", "--store"),
+    ("sweep", "--retry-failures"),
 }  # fmt: skip
 OF_OTHER_TARGETS = {
     "--inputs", "--arg", "--dim", "--trips", "--branch", "--no-grad", "--train-mode",

@@ -29,7 +29,8 @@ class SweepTask(msgspec.Struct, frozen=True, kw_only=True):
 
     `target` is the model for this process, where that of the case is a path that another folder
     does not have. `store` is the folder in which the rows are recorded at once, "" where the
-    caller records them. With `is_alone` the process does nothing else: tools may be forked.
+    caller records them. With `is_alone` the process does nothing else: tools may be forked. Each
+    tool may use `timeout` seconds and `memory` bytes of address space, None for all there are.
     """
 
     case: SweepCase
@@ -38,6 +39,7 @@ class SweepTask(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
     is_alone: bool = False
     timeout: float
+    memory: int | None = None
 
     def tools_without_row(self, kind: str) -> tuple[str, ...]:
         """Return the tools of this kind that have no row yet."""
@@ -114,7 +116,7 @@ def _count_rows(task: SweepTask) -> Rows:
         request = build_request(msgspec.structs.replace(task.case, target=task.target))
         tools, conventions = task.tools_without_row("run"), task.tools_without_row("predicted")
         if tools or not conventions:
-            comparison = Comparison(tools=tools, timeout=task.timeout)
+            comparison = Comparison(tools=tools, timeout=task.timeout, memory=task.memory)
             single_threaded = nullcontext if task.is_alone else None
             report = compare_with_tools(request, comparison, lambda _: None, single_threaded)
             rows |= _rows_of_report(task.case, report)

@@ -108,6 +108,19 @@ class SweepStore:
         names = self._select_index_rows("SELECT key, content FROM rows ORDER BY recorded, key")
         return [self._read_content(name) for _, name in names]
 
+    def remove_failures(self, keys: Iterable[str]) -> None:
+        """Remove the rows with these keys that have a failure instead of a number; a key that
+        the store does not have is skipped.
+        """
+        failures = [
+            key
+            for key in self.row_keys() & set(keys)
+            if self.read_row(key).get("row", {}).get("failure")
+        ]
+        if failures:
+            with self._open_index_transaction("rw") as index:
+                index.executemany("DELETE FROM rows WHERE key = ?", [(key,) for key in failures])
+
     def computation_counts(self) -> dict[str, int]:
         """Return how often each row was computed, by its key."""
         return dict(self._select_index_rows("SELECT key, computed FROM rows"))

@@ -45,8 +45,10 @@ class SweepChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     `store` is the folder of the rows, `compare_to` that of an earlier sweep or "". `only` are
     patterns of targets, `limit` is the largest number of cases. `jobs` is how many cases are
-    counted at a time, None for what the machine allows, and `timeout` the seconds that one may
-    take. With `executor` it counts the cases.
+    counted at a time, None for what the machine allows, `timeout` the seconds that one may take,
+    and `memory` the bytes of address space of each tool, None for those of the machine. With
+    `retry_failures` a row that the store has without a number is counted again. With `executor`
+    it counts the cases.
     """
 
     store: str
@@ -54,6 +56,8 @@ class SweepChoice(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     jobs: int | None = None
     timeout: float = TIMEOUT
+    memory: int | None = None
+    retry_failures: bool = False
     compare_to: str = ""
     executor: Any = None
 
@@ -70,11 +74,13 @@ def run_sweep(
     """
     read = read_suite(suite)
     store = SweepStore(Path(choice.store))
-    stored_keys = store.row_keys()
     earlier = _read_earlier_store(choice.compare_to) if choice.compare_to else ()
     items = _choose_items(read, choice)
     versions = ToolVersions()
     item_keys = [(item, find_row_keys(item, versions)) for item in items]
+    if choice.retry_failures:
+        store.remove_failures([key.digest for _, keys in item_keys for key in keys])
+    stored_keys = store.row_keys()
     tasks = [
         task
         for item, keys in item_keys
@@ -147,6 +153,7 @@ def _task_for_missing_rows(
         store=str(Path(choice.store).resolve()) if is_local else "",
         is_alone=is_local,
         timeout=choice.timeout,
+        memory=choice.memory,
     )
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ import crossflops
 from crossflops.cli import main
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.verbs.sweep.store import SweepStore
+from crossflops.workers.warm_executor import WarmExecutor, WorkerEndedError
 from tests.onnx_files import saved, with_weights
 
 # Of a MatMul of [2, k] by [k, 5]: 10 k MACs, and 10 (2 k - 1) FLOPs without the first additions.
@@ -93,6 +94,29 @@ def test_a_failure_is_a_row(folder):
     assert all(failures.values())
     assert numbers(result)["m3.onnx", "native"] == 30
     assert "absent.onnx" in str(result)
+
+
+class EndingExecutor(ThreadPoolExecutor):
+    """An executor whose workers end in the middle of each call."""
+
+    def submit(self, *_):
+        """Return a call whose process was killed."""
+        future = Future()
+        future.set_exception(WorkerEndedError("the process ended", "run the sweep again"))
+        return future
+
+
+def test_a_failure_is_tried_again_where_that_is_asked(folder):
+    """The same command shows the failure, --retry-failures counts it; a number stays as it is."""
+    both = {"tools": [], "model": [{"target": ["m3.onnx", "m4.onnx"]}]}
+    sweep({"tools": [], "model": [{"target": "m4.onnx"}]})
+    with EndingExecutor(1) as executor:
+        result = crossflops.sweep(both, store="store", executor=executor)
+    assert [row.failure for row in result.failures] == ["the process ended"]
+    assert numbers(sweep(both)) == {("m3.onnx", "native"): None, ("m4.onnx", "native"): 40}
+    again = sweep(both, retry_failures=True)
+    assert numbers(again) == {("m3.onnx", "native"): 30, ("m4.onnx", "native"): 40}
+    assert set(SweepStore(Path("store")).computation_counts().values()) == {1}
 
 
 def test_inputs_and_sizes_are_axes(folder):
@@ -291,8 +315,6 @@ def test_a_sweep_that_is_killed_goes_on(folder):
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_process_that_ends_is_a_failure_of_its_call_alone():
     """The next call has a new process; one that takes too long is ended."""
-    from crossflops.workers.warm_executor import WarmExecutor, WorkerEndedError
-
     with WarmExecutor(1, timeout=0.5) as executor:
         assert executor.submit(pow, 2, 5).result() == 32
         with pytest.raises(WorkerEndedError, match="was killed"):

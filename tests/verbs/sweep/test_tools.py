@@ -15,6 +15,21 @@ def net():
 """
 
 
+def test_a_tool_has_the_memory_that_is_allowed(tmp_path, monkeypatch):
+    """128 MiB are too few to import PyTorch; the row is tried again without a limit."""
+    (tmp_path / "m.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    suite = {"tools": ["thop"], "model": [{"target": "m.py:net", "input": "1x3x8x8"}]}
+
+    def count(**options):
+        with ThreadPoolExecutor(1) as executor:
+            result = crossflops.sweep(suite, store="store", executor=executor, **options)
+        return {row.tool: row.total for row in result.rows}
+
+    assert count(memory=2**27) == {"native": 3888, "thop": None}
+    assert count(retry_failures=True) == {"native": 3888, "thop": 4464}
+
+
 def test_the_number_of_each_tool_has_its_causes(tmp_path, monkeypatch):
     """The additions of thop are named; a tool that prints FLOPs has twice the exact count."""
     (tmp_path / "m.py").write_text(MODEL)

@@ -8,7 +8,7 @@ PyTorch's own formulas (torch.utils.flop_counter), by which alone they are compa
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
@@ -28,13 +28,28 @@ if TYPE_CHECKING:
 FlopsByModulePath = Counter[str]  # twice the MACs of products, by the path of the module
 
 
+class SavedTensorsNeededError(Exception):
+    """An error of a model whose run reads the tensors that a backward pass reads."""
+
+
 def run_model_and_count_product_flops(
-    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], saves_tensors: bool
 ) -> FlopsByModulePath:
     """Run the model; return the FLOPs of its matrix products and convolutions by module path.
 
     Gradients are on: without them modules take fast paths, which no export takes. The run may
     change the model.
+
+    Args:
+        model: The model, in the mode of the run.
+        args: Its positional inputs.
+        kwargs: Its inputs by name.
+        saves_tensors: Whether a backward pass can follow. Otherwise the run keeps no tensor for
+            one, which are most of the memory of a run.
+
+    Raises:
+        SavedTensorsNeededError: The model computes gradients in its forward pass, and the run
+            keeps no tensors for them.
     """
     import torch
 
@@ -48,11 +63,40 @@ def run_model_and_count_product_flops(
     args, kwargs = copy_inputs(args, kwargs)
     with (
         torch.enable_grad(),
+        nullcontext() if saves_tensors else _saving_no_tensors(),
         recording_entry_points(recorder, with_captured=False),
         _counting_product_flops(path_of_running_module) as executed,
     ):
         model(*args, **kwargs)
     return executed
+
+
+def _drop_tensor(_: Any) -> None:
+    """Return nothing to keep of a tensor that a backward pass would read."""
+
+
+@contextmanager
+def _saving_no_tensors() -> Iterator[None]:
+    """Keep no tensors for a backward pass inside the block. Raises SavedTensorsNeededError if one
+    ran, also if the model caught its error, or if the block needs hooks of its own for them.
+    """
+    from torch.autograd.graph import saved_tensors_hooks
+
+    was_needed = False
+
+    def require_saved_tensor(_: None) -> Any:
+        """Raise SavedTensorsNeededError: a backward pass reads a tensor."""
+        nonlocal was_needed
+        was_needed = True
+        raise SavedTensorsNeededError
+
+    try:
+        with saved_tensors_hooks(_drop_tensor, require_saved_tensor):
+            yield
+    except Exception as error:  # torch.func allows no such hooks
+        raise SavedTensorsNeededError from error
+    if was_needed:
+        raise SavedTensorsNeededError
 
 
 def run_program_and_count_product_flops(
@@ -65,6 +109,7 @@ def run_program_and_count_product_flops(
     many times.
     """
     import torch
+    from torch.autograd.graph import saved_tensors_hooks
     from torch.fx import Interpreter
     from torch.utils._pytree import tree_flatten
 
@@ -108,7 +153,11 @@ def run_program_and_count_product_flops(
         for parameter in full.parameters():
             parameter.data = parameter.data.clone()
     flat = tree_flatten(copy_inputs(args, kwargs))[0]
-    with torch.enable_grad(), _counting_product_flops(lambda: at[0]) as executed:
+    with (
+        torch.enable_grad(),
+        saved_tensors_hooks(_drop_tensor, _drop_tensor),  # a program reads none back
+        _counting_product_flops(lambda: at[0]) as executed,
+    ):
         ModuleTracker(full).run(*flat, enable_io_processing=False)
     return +executed  # without the zeros that were looked up
 

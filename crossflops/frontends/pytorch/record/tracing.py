@@ -367,16 +367,11 @@ def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -
     """
     if not has_values(request.model, request.args, request.kwargs):
         return ""
-    args, kwargs = request.args, request.kwargs
     try:
-        with (
-            seeding_random_generators(),
-            using_model_copy_for_one_run(request.model, request.setting.training) as own,
-        ):
-            ran = executed_products.run_model_and_count_product_flops(own, args, kwargs)
+        ran = _product_flops_of_run(request)
         with seeding_random_generators():
             done = executed_products.run_program_and_count_product_flops(
-                trace.program, args, kwargs, trace.recorder
+                trace.program, request.args, request.kwargs, trace.recorder
             )
     except Exception as error:
         return (
@@ -390,6 +385,25 @@ def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -
         f"a real run executes different matrix products than the exported program in {names}{rest}"
     )
     return message if differs else ""
+
+
+def _product_flops_of_run(request: ExportRequest) -> executed_products.FlopsByModulePath:
+    """Run a copy of the model; return the FLOPs of its products by module path.
+
+    The tensors for a backward pass are kept only if the model runs one itself.
+    """
+    for saves_tensors in (False, True):
+        with (
+            seeding_random_generators(),
+            using_model_copy_for_one_run(request.model, request.setting.training) as own,
+        ):
+            try:
+                return executed_products.run_model_and_count_product_flops(
+                    own, request.args, request.kwargs, saves_tensors=saves_tensors
+                )
+            except executed_products.SavedTensorsNeededError:
+                continue
+    raise AssertionError("a run that keeps its tensors does not ask for them")
 
 
 def _with_trace_notes(trace: TracedProgram, *notes: str) -> TracedProgram:
