@@ -67,8 +67,10 @@ from crossflops.errors import InputError
                  help="Also count by this convention, without running the tool: thop@0.0.31, "
                       "exact-2k-1, or 'torchstat*' for all that match. Repeatable."),
     click.option("--vary", "vary", multiple=True, metavar="NAME",
-                 help="Also give the totals as exact polynomials in this named dimension of an "
-                      "ONNX file. Repeatable."),
+                 help="Also give the totals as exact polynomials in this dimension: a name in the "
+                      "shape of --input (batchx3x224x224) or of an ONNX file; batch, seq or "
+                      "image-size of a model by name; or an argument of the callable. "
+                      "Repeatable."),
     click.option("--observe", is_flag=True,
                  help="Run the ONNX file once in onnxruntime, in a worker process, to find "
                       "sizes, iterations and branches that depend on data. Use --inputs for "

@@ -245,7 +245,8 @@ MODEL: Group = option_group(
                  help="A keyword argument for the callable, with a JSON value, such as "
                       "weights=null. Repeatable."),
     click.option("--dim", "dims", multiple=True, metavar="NAME=N",
-                 help="The size of a named dimension of an ONNX file. Repeatable."),
+                 help="The size of a named dimension of an ONNX file, or of a name in a shape of "
+                      "--input. Repeatable."),
     click.option("--trips", "trips", multiple=True, metavar="NODE=N",
                  help="The number of iterations of a Loop of an ONNX file, if the file does "
                       "not fix it. Repeatable."),

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,6 +12,8 @@ from crossflops.ir.graph import DIGITS, TensorSpec
 from crossflops.ir.ledger import InputInfo
 
 HINT = "write --input 1x3x224x224, or --input input_ids=1x128:int64"
+_NAMED_SIZES = "a name in a shape, batchx128, needs --dim batch=8 or --vary batch"
+_SIZE_NAME = r"(?:^|[=x,\s(\[])[A-Za-z_]\w*(?=[x,\s)\]:]|$)"
 # Compiled when an input is read, since a count of a file needs none.
 _TEXT = r"(?:(?P<name>.+)=)?(?P<shape>scalar|\d+(?:x\d+)*)(?::(?P<dtype>\w+))?"
 # A shape as Python prints one, or with commas: (1, 3, 32, 32), [1, 3], 1,3,224,224, 1 x 3
@@ -94,6 +96,40 @@ def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
     return specs
 
 
+def with_named_sizes(text: str, sizes: Mapping[str, int]) -> str:
+    """Return an `--input` text with numbers instead of the names of sizes in its shape.
+
+    A name is found as a whole size, between the separators of a shape.
+
+    >>> with_named_sizes("ids=batchxseq:int64", {"batch": 2, "seq": 128})
+    'ids=2x128:int64'
+    """
+    head, equals, rest = text.rpartition("=")
+    shape, colon, dtype = rest.partition(":")
+    for name, size in sizes.items():
+        shape = re.sub(_named_size_pattern(name), str(size), shape)
+    return f"{head}{equals}{shape}{colon}{dtype}"
+
+
+def size_names_in_inputs(texts: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the names that are sizes in the shapes of `--input` texts.
+
+    >>> size_names_in_inputs(["ids=batchxseq:int64"], ["seq", "ids"])
+    ('seq',)
+    """
+    shapes = [text.rpartition("=")[2].partition(":")[0] for text in texts]
+    return tuple(
+        name
+        for name in dict.fromkeys(names)
+        if any(re.search(_named_size_pattern(name), shape) for shape in shapes)
+    )
+
+
+def _named_size_pattern(name: str) -> str:
+    """Return the pattern of a named size in a shape, between separators."""
+    return rf"(?:^|(?<=[x×*,\s(\[])){re.escape(name)}(?=$|[x×*,\s)\]])"
+
+
 def input_option_text(spec: TensorSpec | InputInfo) -> str:
     """Return an input as the text of an `--input` option, such as `x=1x3:float32`.
 
@@ -108,7 +144,8 @@ def _parse_input_spec(index: int, text: str) -> TensorSpec:
     """Return the tensor spec of an `--input` text such as `x=1x3:float32`. Raises InputError."""
     match = re.fullmatch(_TEXT, re.sub(_LISTED, _shape_text_with_crosses, text).strip())
     if not match:
-        raise InputError(f"cannot read the input {text!r}", HINT)
+        hint = HINT if not re.search(_SIZE_NAME, text) else f"{HINT}; {_NAMED_SIZES}"
+        raise InputError(f"cannot read the input {text!r}", hint)
     dtype = match["dtype"] or "float32"
     if dtype not in DTYPES:
         known = ", ".join(DTYPES)

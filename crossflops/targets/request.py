@@ -7,8 +7,18 @@ from typing import Any, Literal
 import msgspec
 
 from crossflops.errors import InputError, NormalizeError
-from crossflops.frontends import Source, require_frontend, with_control
-from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
+from crossflops.frontends import (
+    Source,
+    library_of_target,
+    require_frontend,
+    with_control,
+)
+from crossflops.frontends.inputs import (
+    ProvidedInputs,
+    parse_inputs,
+    size_names_in_inputs,
+    with_named_sizes,
+)
 from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
@@ -19,7 +29,9 @@ from crossflops.targets import (
     model_source,
     source_from_object,
 )
-from crossflops.targets.target import build_target, may_contain_pickle
+from crossflops.targets.target import build_target, full_target_name, may_contain_pickle
+
+UNNAMED_SIZE = 32  # of a size that varies, until it is chosen
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +49,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     as it generates, `generate` new tokens for each request; its batch is in `sizes`. Its prompt
     begins with so many `images`, whose side is in `sizes` as well. Its cache has the precision
     `cache_dtype`, "" for that of the model. With a `draft` model, another target, that proposes
-    `draft_tokens` tokens in a round, `acceptance` says how many hold.
+    `draft_tokens` tokens in a round, `acceptance` says how many hold. `named_inputs` has the texts
+    of inputs whose shapes have named sizes, `named_sizes` the numbers that were given for these
+    names, and `varied` the model object of a caller whose inputs vary.
     """
 
     target: str | None
@@ -68,6 +82,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     draft: str = ""
     draft_tokens: int | None = None
     acceptance: str = ""
+    named_inputs: tuple[str, ...] = ()
+    named_sizes: dict[str, int] = {}
+    varied: Any = None
 
     @classmethod
     def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
@@ -84,9 +101,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
             for name in formed:
                 check_option_type(name, options[name], name)
+        texts = [inputs] if isinstance(inputs, str) else inputs
+        written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
         request = cls(
             target=target if isinstance(target, str) else None, **_copy_option_values(options)
         )
+        if request.vary:
+            request = msgspec.structs.replace(request, vary=_dimension_names(request))
+        if written and texts:
+            request, texts = request._with_named_inputs(texts)
         if request.target is None and (request.arguments or request.dims):
             raise InputError(
                 "arguments and dims cannot be used with a model object",
@@ -113,8 +136,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 "inputs and a file of inputs (--inputs) cannot be combined",
                 "give only one of them",
             )
-        texts = [inputs] if isinstance(inputs, str) else inputs
-        written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
         if request.target is None:
             if request.inputs_file is not None:
                 provided = ProvidedInputs(file=request.inputs_file)
@@ -122,7 +143,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 provided = ProvidedInputs(specs=parse_inputs(texts))
             else:
                 provided = ProvidedInputs(values=inputs)
-            return request._with_model_source(model_source(target, provided))
+            varied = target if request.named_inputs and request.vary else None
+            return msgspec.structs.replace(
+                request._with_model_source(model_source(target, provided)), varied=varied
+            )
         if written:
             return msgspec.structs.replace(request, specs=parse_inputs(texts))
         if not request.is_file:
@@ -132,6 +156,53 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             "an ONNX file is counted from the shapes of its inputs, but values are given",
             'give the shapes as text: ["x=1x3x224x224"]',
         )
+
+    def _with_named_inputs(self, texts: Sequence[str]) -> tuple["Request", list[str]]:
+        """Return (request, texts of inputs with numbers for all named sizes).
+
+        A size that varies and that was not given is any number, which is replaced later.
+        """
+        named = size_names_in_inputs(texts, (*self.dims, *self.vary))
+        if not named:
+            return self, list(texts)
+        given = {name: self.dims[name] for name in named if name in self.dims}
+        others = {name: size for name, size in self.dims.items() if name not in named}
+        sizes = {**dict.fromkeys(named, UNNAMED_SIZE), **given}
+        request = msgspec.structs.replace(
+            self, named_inputs=tuple(texts), named_sizes=given, dims=others
+        )
+        return request, [with_named_sizes(text, sizes) for text in texts]
+
+    @property
+    def named_input_sizes(self) -> tuple[str, ...]:
+        """The names of sizes in the shapes of the inputs."""
+        return size_names_in_inputs(self.named_inputs, (*self.named_sizes, *self.vary))
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the target is a model that a library has by name."""
+        if self.target is None or self.is_file:
+            return False
+        return library_of_target(full_target_name(self.target)) is not None
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> "Request":
+        """Return the request with these numbers for named sizes: of its inputs, of an ONNX
+        file, of the usual input of a model by name (`batch`), or for arguments of a callable.
+        """
+        inputs = self.named_input_sizes
+        own = {name: size for name, size in sizes.items() if name in inputs}
+        others = {name: size for name, size in sizes.items() if name not in inputs}
+        field = "dims" if self.is_file else "sizes" if self.is_named else "arguments"
+        changed = {field: {**getattr(self, field), **others}} if others else {}
+        request = msgspec.structs.replace(self, named_sizes={**self.named_sizes, **own}, **changed)
+        if not own:
+            return request
+        numbers = {**dict.fromkeys(inputs, UNNAMED_SIZE), **request.named_sizes}
+        specs = parse_inputs([with_named_sizes(text, numbers) for text in self.named_inputs])
+        if self.given is None:
+            return msgspec.structs.replace(request, specs=specs)
+        source = model_source(self.varied, ProvidedInputs(specs=specs))
+        return request._with_model_source(source)
 
     def source(self, values: bool = True) -> Source:
         """Return the request's model, with or without weight values, and its inputs.
@@ -231,6 +302,15 @@ def drop_unused_request_options(requests: Sequence[Request]) -> list[Request]:
         if all(flag in request.superfluous_options for request in requests):
             requests[0].refuse_unused_options()
     return [request.without_unused_options() for request in requests]
+
+
+def _dimension_names(request: Request) -> tuple[str, ...]:
+    """Return the names of --vary; of a model of no file `image-size` is `image_size`."""
+    names = (request.vary,) if isinstance(request.vary, str) else request.vary
+    if request.is_file:
+        return tuple(names)
+    flags = {flag.removeprefix("--"): name for name, flag in SIZES.items()}
+    return tuple(flags.get(name, name) for name in names)
 
 
 def _copy_option_values(options: Mapping[str, Any]) -> dict[str, Any]:

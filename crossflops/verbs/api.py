@@ -156,11 +156,13 @@ def count(
         inputs_file: An .npz file with the values of the inputs.
         setting: The way to run the model: its mode, gradients, the device.
         arguments: Keyword arguments of the target's callable.
-        dims: Sizes of named dimensions of an ONNX file.
+        dims: Sizes of named dimensions of an ONNX file, or of names in the texts of `inputs`.
         trips: How often a Loop of an ONNX file runs, by the name of its node.
         branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
             by default the larger one.
-        vary: Named dimensions in which the totals are also given as polynomials.
+        vary: Dimensions in which the totals are also given as polynomials: names in the texts of
+            `inputs` ("batchx3x224x224") or of an ONNX file, `batch`, `seq` or `image_size` of a
+            model that is given by its name, or arguments of the target's callable.
         observe: Whether to run an ONNX file once in onnxruntime, for sizes and iterations that
             depend on data.
         as_: Conventions to count by as well; a pattern ("torchstat*") names all that it matches.

@@ -554,6 +554,10 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         if build is None or settled is not request:
             build = make_model_build(settled)
         report, native = _count_report(build, settled.setting, conventions)
+        if isinstance(formulas, Formulas):
+            from crossflops.verbs.vary import check_formulas_of_tables
+
+            check_formulas_of_tables(formulas, report.totals)
         if _is_pytorch_trace(native.trace) and (dead := _dead_macs_by_module(native)):
             warnings.warn(_dead_work_message(dead), CrossflopsWarning, stacklevel=2)
             if request.train and (inside := _dead_macs_by_module(native, with_recomputation=True)):
@@ -928,7 +932,7 @@ def _request_with_known_sizes(
         from crossflops.verbs.vary import fit_request_polynomials
 
         formulas = fit_request_polynomials(request)
-        request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
+        request = request.with_sizes(formulas.at)
     if request.observe:
         request, run = request_with_observed_sizes(request)
     return request, formulas, run

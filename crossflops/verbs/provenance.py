@@ -89,7 +89,7 @@ def build_request_record(
         "allow_pickle": request.allow_pickle or None,
         "weights": request.weights,
         "inputs": request.inputs_file,
-        "dims": request.dims or None,
+        "dims": {**request.dims, **request.named_sizes} or None,
         "trips": request.trips or None,
         "branches": request.branches or None,
         **request.sizes,
@@ -101,7 +101,8 @@ def build_request_record(
         else with_relative_paths(request.target),
         typed=request.target is not None,
         arguments=_to_json_value(request.arguments),
-        inputs=tuple(map(input_option_text, request.specs or model.inputs)),
+        inputs=request.named_inputs
+        or tuple(map(input_option_text, request.specs or model.inputs)),
         flags=_flags_with_values({**model_flags, **flags}),
     )
 

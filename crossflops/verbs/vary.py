@@ -6,17 +6,15 @@ Polynomials go through counted points in whole numbers and fractions alone.
 
 import itertools
 import random
+import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import OpenedFile
-from crossflops.ir.graph import Graph
-from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.polynomial import (
     Dimension,
     Formulas,
@@ -24,27 +22,20 @@ from crossflops.ir.polynomial import (
     evaluate_polynomial,
     polynomial,
 )
-from crossflops.ir.trace import Setting
-from crossflops.ledger.count import count
+from crossflops.report.report import Totals
 from crossflops.targets.request import Request
-from crossflops.threads import filter_warnings
+from crossflops.verbs.varied_counts import PointCounter, Sampling, file_counter, model_counter
 
-KINDS = ("macs", "flops", "bytes_read", "bytes_written", "params")
-HIGHEST = 6  # the degree beyond which nothing is tried
+KINDS = {
+    "macs": "MACs",
+    "flops": "FLOPs",
+    "bytes_read": "bytes read",
+    "bytes_written": "bytes written",
+    "params": "parameters",
+}
 MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
-_SPARE = 4  # points that must lie on a polynomial beside those that make it
-# The smallest size, and whether two are far beyond: a model may need more, or take less.
-_STARTS = ((17, True), (17, False), (67, False), (259, False))
-_REACH, _FAR = 64, 1024  # random sizes are up to so many multiples further
+_FAR = 1024  # multiples, which a file is counted at in addition
 _ENDLESS = (1 << 14, 1 << 15)  # beyond any table of positions
-_ELSEWHERE = 5  # random points at which all dimensions differ
-
-
-class _Point(NamedTuple):
-    """One count: its totals, and the cost of each node."""
-
-    totals: tuple[int, ...]
-    nodes: dict[str, tuple[int, ...]]
 
 
 class _Line(NamedTuple):
@@ -55,78 +46,30 @@ class _Line(NamedTuple):
     degree: int | None
 
 
-class _Counter:
-    """Counts one file at many sizes, each combination of sizes once."""
-
-    def __init__(self, file: OnnxFile, fixed: Mapping[str, int], setting: Setting) -> None:
-        self._opened = OpenedFile(msgspec.structs.replace(file, dims={}))
-        self._fixed = dict(fixed)
-        self._setting = setting
-        self._known: dict[tuple[tuple[str, int], ...], _Point] = {}
-
-    def point_at_sizes(self, sizes: Mapping[str, int]) -> _Point:
-        """Return the totals and the node costs for these sizes of named dimensions."""
-        key = tuple(sorted(sizes.items()))
-        if key not in self._known:
-            with filter_warnings("ignore"):  # the report's own count tells them, once
-                graph, _ = self._opened.graph_with_dims({**self._fixed, **sizes}, self._setting)
-                self._known[key] = _point_of_count(graph, count(graph))
-        return self._known[key]
-
-    @property
-    def point_count(self) -> int:
-        """The number of combinations of sizes that were counted."""
-        return len(self._known)
-
-
-def _point_of_count(graph: Graph, ledger: Ledger) -> _Point:
-    """Return the totals of a count, and MACs, FLOPs, bytes read and bytes written of each node."""
-    total = ledger.total
-    sums = (total.macs, total.flops, total.bytes_read, total.bytes_written, graph.params)
-    costs: dict[str, tuple[int, ...]] = {
-        counted.node.key: (
-            counted.cost.macs,
-            counted.cost.flops,
-            counted.cost.bytes_read,
-            counted.cost.bytes_written,
-        )
-        for counted in ledger.counts
-        if isinstance(counted, CountedNode)
-    }
-    return _Point(sums, costs)
-
-
 def fit_request_polynomials(request: Request) -> Formulas:
-    """Return the totals of an ONNX file as polynomials in the dimensions of --vary; raise
-    InputError for another target.
-    """
-    if request.observe:
-        message = "--vary counts at many sizes and cannot be combined with --observe"
-        raise InputError(message, "leave out one of the two")
-    model = request.source().model if request.is_file else None
-    if not isinstance(model, OnnxFile):
-        raise InputError(
-            "--vary requires an ONNX file with named dimensions",
-            "export the model with dynamic dimensions, and give the file",
-        )
-    return fit_file_polynomials(model, request.vary, request.dims, request.setting)
-
-
-def fit_file_polynomials(
-    file: OnnxFile, names: Sequence[str], dims: Mapping[str, int], setting: Setting = Setting()
-) -> Formulas:
-    """Return the totals of an ONNX file as exact polynomials in the named dimensions; a dimension
-    without one has a reason.
+    """Return the totals of the requested model as exact polynomials in the dimensions of --vary; a
+    dimension without one has a reason.
 
     A polynomial is made from the fewest points and holds at further random ones, or it is none.
     Sizes with a stride have none: then it is tried on the multiples of 2, 4, ... 64.
     Raises InputError for an unknown name, and what counting raises where no size can be counted.
     """
-    names = tuple(dict.fromkeys(names))
-    counter = _Counter(file, {k: v for k, v in dims.items() if k not in names}, setting)
+    if request.observe:
+        message = "--vary counts at many sizes and cannot be combined with --observe"
+        raise InputError(message, "leave out one of the two")
+    names = tuple(dict.fromkeys(request.vary))
+    model = request.source().model if request.is_file else None
+    if isinstance(model, OnnxFile) and not request.named_inputs:
+        counter = file_counter(model, names, request.dims, request.setting)
+    else:
+        counter = model_counter(request, names)
+    return _fit_polynomials(counter, names)
+
+
+def _fit_polynomials(counter: PointCounter, names: tuple[str, ...]) -> Formulas:
+    """Return the totals that a counter counts as exact polynomials in these dimensions."""
     rng = random.Random(0)
-    base = dict.fromkeys(names, MULTIPLES[-1])
-    lines = [_fit_dimension_line(counter, name, base, rng) for name in names]
+    lines = [_fit_dimension_line(counter, name, rng) for name in names]
     together = (
         _fit_joint_polynomials(counter, lines, rng)
         if all(line.degree is not None for line in lines)
@@ -139,10 +82,35 @@ def fit_file_polynomials(
         ]
     return Formulas(
         dimensions=tuple(line.dimension for line in lines),
-        at={line.dimension.name: dims.get(line.dimension.name, line.sizes[0]) for line in lines},
+        at={
+            line.dimension.name: size
+            for line in lines
+            if (size := counter.size_of_tables(line.dimension.name, line.sizes)) is not None
+        },
         points=counter.point_count,
         **together,
     )
+
+
+def check_formulas_of_tables(formulas: Formulas, totals: Totals) -> None:
+    """Warn if the polynomials give other totals at the sizes of the tables than were counted
+    there.
+    """
+    names = [dimension.name for dimension in formulas.dimensions]
+    if formulas.macs is None or any(name not in formulas.at for name in names):
+        return
+    for kind in KINDS:
+        total: int = getattr(totals, kind)
+        value = evaluate_polynomial(getattr(formulas, kind) or (), formulas.at)
+        if value != total:
+            sizes = ", ".join(f"{name}={formulas.at[name]}" for name in names)
+            warnings.warn(
+                f"the polynomials do not hold at {sizes}: they give {value} {KINDS[kind]}, and "
+                f"the count has {total}; they hold for the sizes from which they were made",
+                CrossflopsWarning,
+                stacklevel=2,
+            )
+            return
 
 
 def _without_polynomial(dimension: Dimension, reason: str) -> Dimension:
@@ -150,35 +118,74 @@ def _without_polynomial(dimension: Dimension, reason: str) -> Dimension:
     return msgspec.structs.replace(dimension, multiple_of=None, reason=reason)
 
 
-def _fit_dimension_line(
-    counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random
-) -> _Line:
+def _fit_dimension_line(counter: PointCounter, name: str, rng: random.Random) -> _Line:
     """Return the degree of the totals along one dimension and the sizes that were counted, with
-    the other dimensions at `base`.
+    the other dimensions at their base.
+
+    A polynomial on the multiples of 8 is one on those of 16. So the smallest step that has one is
+    found by bisection.
     """
-    problem: CrossflopsError | None = None
-    node = reason = ""
-    sizes: tuple[int, ...] = ()
-    for step in MULTIPLES:
-        for start, far in _STARTS:
-            sizes = _sample_sizes(step, start, far, rng)
+    search = _StepSearch(counter, name, rng)
+    line = search.line_with_step(1)
+    if line is None:
+        line = search.line_with_step(MULTIPLES[-1])
+        failed, holds = 0, len(MULTIPLES) - 1
+        while line is not None and holds - failed > 1:
+            middle = (failed + holds) // 2
+            finer = search.line_with_step(MULTIPLES[middle])
+            line, failed, holds = (
+                (line, middle, holds) if finer is None else (finer, failed, middle)
+            )
+    if line is not None:
+        return line
+    if search.problem is not None and not search.node:
+        raise InputError(
+            f"--vary {name}: the model cannot be counted at any size of {name} that was tried, "
+            f"the last from {min(search.sizes)} on: {search.problem.message}",
+            search.problem.hint,
+        ) from search.problem
+    record = _dimension_record(name, None, search.sizes, search.node, search.reason)
+    return _Line(record, search.sizes, None)
+
+
+class _StepSearch:
+    """Looks for a polynomial on the multiples of a step, and keeps why others had none.
+
+    `node` is the first one whose cost is no polynomial, `problem` the last error at a size that
+    the model does not take.
+    """
+
+    def __init__(self, counter: PointCounter, name: str, rng: random.Random) -> None:
+        self._counter = counter
+        self._name = name
+        self._rng = rng
+        self.node = self.reason = ""
+        self.problem: CrossflopsError | None = None
+        self.sizes: tuple[int, ...] = ()
+
+    def line_with_step(self, step: int) -> _Line | None:
+        """Return the line through counts at multiples of `step`; None if they are no
+        polynomial.
+        """
+        counter, name = self._counter, self._name
+        for start, far in counter.sampling.starts:
+            self.sizes = _sample_sizes(counter.sampling, step, start, far, self._rng)
             try:
-                highest = _degree_in_dimension(counter, name, base, sizes)
+                highest = _degree_in_dimension(counter, name, self.sizes)
             except CrossflopsError as error:
-                problem, reason = error, reason or error.message
+                self.problem, self.reason = error, self.reason or error.message
                 continue
             if highest is not None:
-                reason = reason if step > 1 or node else ""
-                return _Line(_dimension_record(name, step, sizes, node, reason), sizes, highest)
-            if not node:
-                node = _first_non_polynomial_node(counter, name, base, sizes)
-                reason = reason or "its cost is not a polynomial in the size"
-            problem = None
-            if not (far and _has_saturated_cost(counter, name, base, node)):
+                reason = self.reason if step > 1 or self.node else ""
+                record = _dimension_record(name, step, self.sizes, self.node, reason)
+                return _Line(record, self.sizes, highest)
+            if not self.node:
+                self.node = _first_non_polynomial_node(counter, name, self.sizes)
+                self.reason = self.reason or "its cost is not a polynomial in the size"
+            self.problem = None
+            if not (far and _has_saturated_cost(counter, name, self.node)):
                 break
-    if problem is not None and not node:
-        raise problem
-    return _Line(_dimension_record(name, None, sizes, node, reason), sizes, None)
+        return None
 
 
 def _dimension_record(
@@ -197,28 +204,31 @@ def _dimension_record(
     )
 
 
-def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
+def _sample_sizes(
+    sampling: Sampling, step: int, start: int, far: bool, rng: random.Random
+) -> tuple[int, ...]:
     """Return sizes at which to count: multiples of `step` from `start` on, near ones and, with
     `far`, distant ones.
     """
     first = -(-start // step)
-    beyond = range(first + 3 + _REACH, first + _FAR)
-    between = range(first + 3, first + 3 + _REACH)
+    beyond = range(first + 3 + sampling.reach, first + _FAR)
+    between = range(first + 3, first + 3 + sampling.reach)
     chosen = [first, first + 1, first + 2, *(rng.sample(beyond, 2) if far else ())]
-    chosen += rng.sample(between, HIGHEST + 1 + _SPARE - len(chosen))
+    chosen += rng.sample(between, sampling.highest + 1 + sampling.spare - len(chosen))
     return tuple(step * size for size in chosen)
 
 
-def _degree_in_dimension(
-    counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
-) -> int | None:
+def _degree_in_dimension(counter: PointCounter, name: str, sizes: tuple[int, ...]) -> int | None:
     """Return the highest degree of the totals in this dimension; None if they are not polynomials
     at these sizes.
     """
-    for enough in range(2 + _SPARE, len(sizes) + 1):
-        points = [counter.point_at_sizes({**base, name: size}).totals for size in sizes[:enough]]
+    spare = counter.sampling.spare
+    for enough in range(2 + spare, len(sizes) + 1):
+        points = [
+            counter.point_at_sizes({**counter.base, name: size}).totals for size in sizes[:enough]
+        ]
         degrees = [
-            polynomial_degree(sizes[:enough], values, _SPARE)
+            polynomial_degree(sizes[:enough], values, spare)
             for values in zip(*points, strict=True)
         ]
         known = [value for value in degrees if value is not None]
@@ -227,31 +237,30 @@ def _degree_in_dimension(
     return None
 
 
-def _first_non_polynomial_node(
-    counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
-) -> str:
+def _first_non_polynomial_node(counter: PointCounter, name: str, sizes: tuple[int, ...]) -> str:
     """Return the key of the first node whose cost is not a polynomial in this dimension, "" if
     there is none.
     """
-    points = [counter.point_at_sizes({**base, name: size}).nodes for size in sizes]
+    points = [counter.point_at_sizes({**counter.base, name: size}).nodes for size in sizes]
     for key in points[0]:
         costs = [point[key] for point in points if key in point]
         values = zip(*costs, strict=True)
         if len(costs) < len(points) or any(
-            polynomial_degree(sizes, v, _SPARE) is None for v in values
+            polynomial_degree(sizes, v, counter.sampling.spare) is None for v in values
         ):
             return key
     return ""
 
 
-def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
+def _has_saturated_cost(counter: PointCounter, name: str, node: str) -> bool:
     """Return whether the cost of the node is the same at two very large sizes of this dimension.
 
     Then there may be a polynomial up to that end. A stride bends again and again.
     """
     try:
         cost, other = (
-            counter.point_at_sizes({**base, name: size}).nodes.get(node) for size in _ENDLESS
+            counter.point_at_sizes({**counter.base, name: size}).nodes.get(node)
+            for size in _ENDLESS
         )
     except CrossflopsError:
         return False
@@ -259,7 +268,7 @@ def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], n
 
 
 def _fit_joint_polynomials(
-    counter: _Counter, lines: Sequence[_Line], rng: random.Random
+    counter: PointCounter, lines: Sequence[_Line], rng: random.Random
 ) -> dict[str, Polynomial]:
     """Return {kind of count: polynomial in all dimensions together}; {} if they do not hold at
     other sizes.
@@ -280,25 +289,27 @@ def _fit_joint_polynomials(
             for i, kind in enumerate(KINDS)
         }
         if all(
-            _has_matching_totals(counter, polynomials, _random_sizes(lines, rng))
-            for _ in range(_ELSEWHERE)
+            _has_matching_totals(
+                counter, polynomials, _random_sizes(lines, counter.sampling.reach, rng)
+            )
+            for _ in range(counter.sampling.elsewhere)
         ):
             return polynomials
     return {}
 
 
-def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
+def _random_sizes(lines: Sequence[_Line], reach: int, rng: random.Random) -> dict[str, int]:
     """Return a random size for each dimension, a multiple of the dimension's step."""
     sizes = {}
     for line in lines:
         step = line.dimension.multiple_of or 1
         first = line.dimension.smallest // step
-        sizes[line.dimension.name] = step * rng.randrange(first, first + 3 + _REACH)
+        sizes[line.dimension.name] = step * rng.randrange(first, first + 3 + reach)
     return sizes
 
 
 def _has_matching_totals(
-    counter: _Counter, polynomials: Mapping[str, Polynomial], sizes: Mapping[str, int]
+    counter: PointCounter, polynomials: Mapping[str, Polynomial], sizes: Mapping[str, int]
 ) -> bool:
     """Return whether the polynomials give the totals that are counted at these sizes."""
     totals = counter.point_at_sizes(sizes).totals

@@ -182,14 +182,21 @@ def test_the_command_prints_them(tmp_path, capsys):
 
 
 def test_what_cannot_vary_is_refused(tmp_path):
-    """A name that no input has, an unbound one, and a model that is no file."""
+    """A name that no input has, and an unbound one."""
     path = saved(tmp_path, parsed(BY_HAND["a chain of products"][0]))
     with pytest.raises(InputError, match="no input of the model has a dimension 'q'"):
         count(path, vary=["q"])
     with pytest.raises(InputError, match="unknown"):
         count(path, vary=["n"])
-    with pytest.raises(InputError, match="--vary requires an ONNX file"):
-        count("torchvision.models:resnet18", "1x3x64x64", vary=["batch"])
+
+
+def test_a_dimension_without_a_name_gets_one_in_the_shape(tmp_path):
+    """A file that leaves a size open without a name: n x 8 x 4, at a given n."""
+    model = parsed(BY_HAND["a product"][0])
+    model.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
+    report = count(saved(tmp_path, model), ["x=rowsx8"], vary=["rows"], dims={"rows": 3})
+    assert polynomial_text(report.formulas.macs) == "32 rows"
+    assert (report.macs, report.formulas.at) == (96, {"rows": 3})
 
 
 # So many positions are known: a longer sequence is cut to them.

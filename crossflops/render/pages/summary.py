@@ -165,11 +165,12 @@ def total_polynomial_blocks(report: Report) -> list[Block]:
         )
         blocks.append(Text(missing, " ", "warn"))
     sizes = ", ".join(f"{name}={size}" for name, size in polynomials.at.items())
+    tables = f"the count at {sizes}" if sizes else "the count of the usual input"
     checked = "equal to the count at" if rows else "counted at"
     points = count_with_noun(polynomials.points, "point")
     return [
         *blocks,
-        Text(f"{checked} {points}; what follows is the count at {sizes}", " "),
+        Text(f"{checked} {points}; what follows is {tables}", " "),
         Heading("Totals"),
     ]
 
