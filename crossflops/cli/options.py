@@ -240,7 +240,8 @@ MODEL: Group = option_group(
     click.option("--input", "inputs", multiple=True, metavar="[NAME=]SHAPE[:DTYPE]",
                  help="An input, such as 1x3x224x224 or input_ids=1x128:int64. Repeatable."),
     click.option("--inputs", "inputs_file", metavar="FILE.npz",
-                 help="A file with real values for the inputs."),
+                 help="A file with real values for the inputs; or file.py:function, which returns "
+                      "a batch."),
     click.option("--arg", "arguments", multiple=True, metavar="KEY=JSON",
                  help="A keyword argument for the callable, with a JSON value, such as "
                       "weights=null. Repeatable."),

@@ -689,6 +689,10 @@ class ShapeTracedFrontend(Frontend, Protocol):
     def placeholders_for_inputs(self, values: Any) -> Arguments:
         """Return placeholders for the inputs of a Python caller. Raises InputError."""
 
+    def batch_for_model(self, model: Any, values: Any) -> Any:
+        """Return the inputs of a Python caller without what the model does not take."""
+        return values
+
     def prepare_source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the model with placeholders as its arguments, and arrays if values were given."""
         if provided.file is not None:
@@ -698,6 +702,8 @@ class ShapeTracedFrontend(Frontend, Protocol):
                 {spec.name: self.placeholder_for_spec(spec) for spec in provided.specs}
             )
         else:
+            values = self.batch_for_model(model, provided.values)
+            provided = msgspec.structs.replace(provided, values=values)
             args, kwargs = self.placeholders_for_inputs(provided.values)
         arrays = provided.arrays()
         origin = provided.origin_text(arrays)

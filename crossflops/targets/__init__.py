@@ -22,7 +22,12 @@ from crossflops.frontends.inputs import OF_TARGET, ProvidedInputs, input_option_
 from crossflops.frontends.named import SIZES, NamedModel
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Control, TensorSpec
-from crossflops.targets.target import build_target, refuse_url
+from crossflops.targets.target import (
+    build_target,
+    call_batch_function,
+    is_batch_function,
+    refuse_url,
+)
 
 
 def load_target_source(
@@ -81,6 +86,10 @@ def load_target_source(
             "--dim can be used only with an ONNX file", "give --input for other targets"
         )
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
+    origin = OF_TARGET
+    if inputs_file is not None and is_batch_function(inputs_file):
+        inputs_file, origin = None, inputs_file
+        values = call_batch_function(origin)
     if values is None and not specs and inputs_file is None:
         values = default_model_input(model)
     known: Mapping[str, Any] = {}
@@ -88,7 +97,7 @@ def load_target_source(
         known = {} if specs or inputs_file is not None else values.values
         specs, values = _choose_input_specs(target, values, specs, inputs_file), None
     provided = ProvidedInputs(
-        file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
+        file=inputs_file, specs=tuple(specs), known=known, values=values, origin=origin
     )
     return with_control(
         require_frontend(model).prepare_source(model, provided, owned=True), control

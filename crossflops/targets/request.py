@@ -29,7 +29,13 @@ from crossflops.targets import (
     model_source,
     source_from_object,
 )
-from crossflops.targets.target import build_target, full_target_name, may_contain_pickle
+from crossflops.targets.target import (
+    build_target,
+    call_batch_function,
+    full_target_name,
+    is_batch_function,
+    may_contain_pickle,
+)
 
 UNNAMED_SIZE = 32  # of a size that varies, until it is chosen
 
@@ -137,7 +143,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 "give only one of them",
             )
         if request.target is None:
-            if request.inputs_file is not None:
+            if request.inputs_file is not None and is_batch_function(request.inputs_file):
+                provided = ProvidedInputs(values=call_batch_function(request.inputs_file))
+            elif request.inputs_file is not None:
                 provided = ProvidedInputs(file=request.inputs_file)
             elif written and texts:
                 provided = ProvidedInputs(specs=parse_inputs(texts))

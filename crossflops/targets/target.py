@@ -159,6 +159,16 @@ def load_target_function(target: str) -> Callable[..., Any]:
     return function
 
 
+def is_batch_function(text: str) -> bool:
+    """Return whether the text of --inputs names a function that returns inputs, and no file."""
+    return ":" in text and not Path(text).is_file()
+
+
+def call_batch_function(target: str) -> Any:
+    """Return the batch that the function of "file.py:callable" returns. Raises TargetError."""
+    return _call_target(load_target_function(target), {}, target)
+
+
 def full_target_name(target: str) -> str:
     """Return a bare model name with its library, `timm:resnet50` for `resnet50`, if one has it.
 

@@ -151,9 +151,10 @@ def count(
     Args:
         target: A model object, or a target string: "model.onnx", "package.module:callable",
             "file.py:callable", or "pipeline.toml", which lists several models.
-        inputs: Tensors (one, a tuple, a dict of keyword arguments, or `(args, kwargs)`), or texts
-            such as "1x3x224x224".
-        inputs_file: An .npz file with the values of the inputs.
+        inputs: Tensors (one, a tuple, a dict of keyword arguments, or `(args, kwargs)`), the batch
+            of a dataset, or texts such as "1x3x224x224".
+        inputs_file: An .npz file with the values of the inputs, or the function
+            ("file.py:batch") that returns them.
         setting: The way to run the model: its mode, gradients, the device.
         arguments: Keyword arguments of the target's callable.
         dims: Sizes of named dimensions of an ONNX file, or of names in the texts of `inputs`.

@@ -22,6 +22,7 @@ from crossflops.load import reject_pointer_or_web_page
 from crossflops.report.report import Report
 from crossflops.targets import is_onnx_target
 from crossflops.targets.request import Request
+from crossflops.targets.target import is_batch_function
 
 _CHECKOUT_HINT = "correct what git names, or check that revision out yourself and count there"
 _NOT_INSTALLED = 127  # the status that a shell gives a command that is not there
@@ -241,7 +242,7 @@ def count_in_worktree(request: Request, folder: Path, revision: str) -> Report:
     revision.
     """
     reject_lfs_pointer(request, folder, revision)
-    if request.inputs_file is not None:
+    if request.inputs_file is not None and not is_batch_function(request.inputs_file):
         request = msgspec.structs.replace(
             request, inputs_file=os.path.abspath(request.inputs_file)
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crossflops.errors import InputError
+from crossflops.frontends.batches import fit_batch_to_model
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
@@ -70,6 +71,10 @@ class Jax(ShapeTracedFrontend):
     def require_packages_for(self, model: Any) -> None:
         """Raise MissingExtraError if JAX or jax2onnx is not installed."""
         require_packages(("jax", "jax2onnx"), "read a JAX model", self.extra)
+
+    def batch_for_model(self, model: Any, values: Any) -> Any:
+        """Return the inputs without what the function or module does not take."""
+        return fit_batch_to_model(model, values, type(model).__name__)
 
     def placeholder_for_spec(self, spec: TensorSpec) -> Any:
         """Return the jax.ShapeDtypeStruct (no values) of an input with this spec."""

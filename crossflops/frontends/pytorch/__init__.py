@@ -29,7 +29,7 @@ from crossflops.frontends.frontend import (
     Source,
     require_packages,
 )
-from crossflops.frontends.inputs import ProvidedInputs, to_call_arguments
+from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.frontends.named import Library
 from crossflops.ir.provenance import FAKE, META
 from crossflops.ir.trace import Setting
@@ -170,6 +170,7 @@ class PyTorch(Frontend):
             check_model_call,
             make_model_arguments,
             tensors_from_npz,
+            tensors_of_batch,
         )
         from crossflops.frontends.pytorch.load.keras_models import (
             build_keras_variables,
@@ -191,7 +192,7 @@ class PyTorch(Frontend):
         elif provided.have_only_shapes:
             args, kwargs = make_model_arguments(model, provided.specs, provided.known)
         else:
-            args, kwargs = to_call_arguments(provided.values)
+            args, kwargs = tensors_of_batch(model, provided.values)
         model = unwrap_data_parallel(model)
         if is_torch_keras_layer(model):
             args, kwargs = to_keras_arguments(model, args, kwargs)

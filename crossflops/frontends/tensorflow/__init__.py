@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from crossflops.errors import InputError, TargetError
+from crossflops.frontends.batches import inputs_of_keras_batch
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
@@ -130,6 +131,12 @@ class TensorFlow(ShapeTracedFrontend):
             from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
             require_tensorflow()
+
+    def batch_for_model(self, model: Any, values: Any) -> Any:
+        """Return the inputs without the labels and weights behind the inputs of a Keras model, as
+        Keras takes a batch in `fit`.
+        """
+        return inputs_of_keras_batch(model, values)
 
     def placeholder_for_spec(self, spec: TensorSpec) -> Any:
         """Return the tf.TensorSpec (shape and dtype without values) of an input with this spec."""

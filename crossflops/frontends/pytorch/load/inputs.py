@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crossflops.errors import InputError
+from crossflops.frontends.batches import fit_batch_to_model
 from crossflops.frontends.inputs import HINT, Arguments, arguments_from_npz, to_args_and_kwargs
 from crossflops.frontends.pytorch.load.fakes import is_fake_tensor, is_own_fake_tensor
 from crossflops.frontends.pytorch.load.running_models import is_within_recorded_model
@@ -70,6 +71,29 @@ def tensors_from_npz(path: str) -> Arguments:
     import torch
 
     return arguments_from_npz(path, torch.from_numpy)
+
+
+def tensors_of_batch(model: Any, values: Any) -> Arguments:
+    """Return the inputs of a Python caller as arguments of a model, with tensors instead of arrays
+    of NumPy.
+
+    See `batches.fit_batch_to_model`.
+    """
+    args, kwargs = fit_batch_to_model(model.forward, values, type(model).__name__)
+    return (
+        tuple(map(_array_to_tensor, args)),
+        {name: _array_to_tensor(value) for name, value in kwargs.items()},
+    )
+
+
+def _array_to_tensor(value: Any) -> Any:
+    """Return an array of NumPy as a tensor of the same type; any other value as it is."""
+    import numpy as np
+    import torch
+
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiubc":
+        return value
+    return torch.from_numpy(np.ascontiguousarray(value))
 
 
 def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ them: a dataclass, a UserDict (a BatchEncoding of transformers is one) or a Simp
 named values. torch.export takes none of them apart, unless the caller registers its class.
 """
 
+import copy
 import dataclasses
 import functools
 from collections import UserDict
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crossflops.frontends.batches import is_keyed_object, record_values
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
 
@@ -204,13 +206,15 @@ def _value_items(value: Any) -> Iterator[Any]:
 
 
 def values_by_name(value: Any) -> dict[Any, Any] | None:
-    """Return the values in a dataclass, a namespace or a UserDict by name; None for another
-    value.
+    """Return the values in a dataclass, a namespace, a UserDict or an object with keys by name;
+    None for another value.
     """
     if isinstance(value, UserDict):
         return dict(value.data)
     if isinstance(value, SimpleNamespace):
         return dict(vars(value))
+    if is_keyed_object(value):
+        return record_values(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: getattr(value, name) for name in names if hasattr(value, name)}
@@ -273,7 +277,10 @@ def _container_classes(value: Any) -> Iterator[type]:
 
 
 class _InstanceExtras:
-    """The attributes of a container other than its named values; any two compare as equal."""
+    """The attributes of a container other than its named values; any two compare as equal.
+
+    `keyed` is a container that holds its values by key, of which a copy is changed; else None.
+    """
 
     def __init__(self, value: Any, names: Any) -> None:
         """Store an object's attributes except those with these names."""
@@ -282,6 +289,7 @@ class _InstanceExtras:
             for name, stored in getattr(value, "__dict__", {}).items()
             if name not in names and name != "data"
         }
+        self.keyed = value if is_keyed_object(value) else None
 
     def __eq__(self, other: object) -> bool:
         """Return whether the other is of this class too; contents are not compared."""
@@ -314,6 +322,11 @@ def _register_container_class(kind: Any) -> None:
     def rebuild_container(items: Any, context: Any) -> Any:
         """Return a container of the registered class with these values and attributes."""
         names, additional = context
+        if additional.keyed is not None:
+            value = copy.copy(additional.keyed)
+            for name, item in zip(names, items, strict=True):
+                value[name] = item
+            return value
         value = kind.__new__(kind)
         stored = dict(zip(names, items, strict=True))
         stored = {"data": stored} if issubclass(kind, UserDict) else stored
