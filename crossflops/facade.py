@@ -183,6 +183,24 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         """
         return view(self, by, top, depth, unit)
 
+    def plot(self, path: str | Path) -> Path:
+        """Write a picture of a comparison, .svg or .png: a waterfall for each tool, or bars if the
+        file name begins with "bars".
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: The report has no tool that differs.
+            UnknownNameError: The suffix names no format of a picture.
+            MissingExtraError: A PNG needs matplotlib, which is not installed.
+        """
+        from crossflops.render.figures.results import comparison_picture
+
+        file = Path(path)
+        file.write_bytes(comparison_picture(self, file))
+        return file
+
     def to_pandas(self, by: By = "module", **options: Any) -> Any:
         """Return one table of the report as a pandas.DataFrame: `view` says what `by` and
         `options` are.
@@ -200,6 +218,21 @@ class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
     def of(cls, bench: Bench) -> "ShownBench":
         """Return a copy of the bench result that prints as its page."""
         return cls(**asdict(bench))
+
+    def plot(self, path: str | Path) -> Path:
+        """Write a picture of the examples per second for each batch size, .svg or .png.
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: Nothing ran.
+        """
+        from crossflops.render.figures.results import batch_curve_picture
+
+        file = Path(path)
+        file.write_bytes(batch_curve_picture(self, file))
+        return file
 
 
 class ShownIdentification(ShownResult, Identification, frozen=True, kw_only=True):
@@ -242,6 +275,21 @@ class ShownEfficiency(ShownResult, EfficiencyReport, frozen=True, kw_only=True):
         if efficiency.report is not None:
             fields["report"] = ShownReport.of(efficiency.report)
         return cls(**fields)
+
+    def plot(self, path: str | Path) -> Path:
+        """Write a picture of the first roofline, .svg or .png.
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: The result has no roofline.
+        """
+        from crossflops.render.figures.results import roofline_picture
+
+        file = Path(path)
+        file.write_bytes(roofline_picture(self, file))
+        return file
 
 
 class ShownTable(ShownResult, PaperTable, frozen=True, kw_only=True):

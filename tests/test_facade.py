@@ -80,3 +80,13 @@ def test_a_table_of_pandas_has_whole_numbers(tmp_path):
     assert isinstance(nodes, pandas.DataFrame)
     assert [int(macs) for macs in nodes["macs"]] == [wide * wide]
     assert list(report.to_pandas("op", top=1)["operator"]) == ["MatMul"]
+
+
+def test_a_result_draws_the_picture_of_its_command(tmp_path):
+    """A roofline as --plot draws it; a count has no tools that differ, and no file is written."""
+    path = saved(tmp_path, parsed(GRAPH))
+    rated = crossflops.efficiency(path, device="v100-pcie", precision="fp32", roofline=True)
+    assert rated.plot(tmp_path / "roof.svg").read_text().startswith("<svg")
+    with pytest.raises(crossflops.CrossflopsError):
+        crossflops.count(path).plot(tmp_path / "tools.svg")
+    assert not (tmp_path / "tools.svg").exists()

@@ -26,6 +26,7 @@ IN_OTHER_WORDS = {
     "debug": "an error has its traceback",
     "no_grad": "setting=Setting(grad=False)",
     "train_mode": "setting=Setting(training=True)",
+    "plot": "plot() of the result",
     "by": "view() and to_pandas() of the result",
     "top": "view() and to_pandas() of the result, page() of a profile",
     "depth": "view() and to_pandas() of the result, page() of a profile",
@@ -57,12 +58,7 @@ IN_OTHER_WORDS_OF = {
     },
 }
 # Options of the command that Python does not have yet: none may be added.
-MISSING = {
-    "compare": {"llm", "as_", "plot"},
-    "bench": {"plot"},
-    "efficiency": {"plot"},
-    "render": {"plot"},
-}
+MISSING: dict[str, set[str]] = {}
 # A keyword by another name than the parameter of the option.
 RENAMED = {
     ("table", "tools"): "by_tool",

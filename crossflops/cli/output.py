@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from crossflops.commands import localize_commands
-from crossflops.errors import CrossflopsError, InputError
+from crossflops.errors import CrossflopsError
 from crossflops.files import write_file
 from crossflops.render.layout import ShowableResult
 from crossflops.render.pages.summary import Unit
@@ -132,18 +132,9 @@ def write_batch_curve(bench: "Bench", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
-    from crossflops.render.figures.batches import batch_curve_figure
-    from crossflops.render.figures.canvas import TitledCanvas, stack_canvases
-    from crossflops.render.figures.files import figure_file_bytes
+    from crossflops.render.figures.results import batch_curve_picture
 
-    file, canvas = Path(plot), batch_curve_figure(bench.curve, bench.batch)
-    title = f"{bench.name}, {bench.runtime}, {bench.device}"
-    write_file_and_print_name(
-        file,
-        figure_file_bytes(
-            stack_canvases([TitledCanvas(title, canvas)], canvas.label), file.suffix
-        ),
-    )
+    write_file_and_print_name(Path(plot), batch_curve_picture(bench, Path(plot)))
 
 
 def write_roofline_picture(report: "EfficiencyReport", plot: str) -> None:
@@ -151,20 +142,11 @@ def write_roofline_picture(report: "EfficiencyReport", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """
-    from crossflops.render.figures.files import figure_file_bytes
-    from crossflops.render.figures.roofline import roofline_plot_with_title
+    from crossflops.render.figures.results import roofline_picture
     from crossflops.report.efficiency import rooflines
 
-    file, roofs = Path(plot), rooflines(report)
-    if not roofs:
-        raise InputError(
-            "--plot draws a roofline, but this result does not contain one",
-            "add --roofline to the command `crossflops efficiency`",
-        )
-    title = report.report.name if report.report else "as given"
-    write_file_and_print_name(
-        file, figure_file_bytes(roofline_plot_with_title(roofs[0], title), file.suffix)
-    )
+    write_file_and_print_name(Path(plot), roofline_picture(report, Path(plot)))
+    roofs = rooflines(report)
     if len(roofs) > 1:
         print_to_stderr(f"--plot draws only the roofline of {roofs[0].device}")
 
@@ -175,13 +157,9 @@ def write_comparison_picture(report: "Report", plot: str) -> None:
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing differs.
     """
-    from crossflops.render.figures.comparison import comparison_figure
-    from crossflops.render.figures.files import figure_file_bytes
+    from crossflops.render.figures.results import comparison_picture
 
-    file = Path(plot)
-    write_file_and_print_name(
-        file, figure_file_bytes(comparison_figure(report, file.name), file.suffix)
-    )
+    write_file_and_print_name(Path(plot), comparison_picture(report, Path(plot)))
 
 
 def write_file_and_print_name(file: Path, data: bytes) -> None:

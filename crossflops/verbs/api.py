@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from msgspec.structs import asdict
 
+from crossflops.errors import InputError
 from crossflops.files import is_configured
 from crossflops.ir.trace import Setting
 from crossflops.limits import TIMEOUT
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         ShownSweep,
         ShownTable,
     )
+    from crossflops.verbs.compare.compare import Comparison
     from crossflops.verbs.export import Files
 
     SavedAnswer: TypeAlias = (
@@ -616,6 +618,8 @@ def compare(
     against_options: Mapping[str, Any] | None = None,
     formulas: Sequence[str | Path] = (),
     teach_tools: bool = False,
+    llm: bool = False,
+    as_: str | Sequence[str] = (),
     on_progress: Callable[[str], None] | None = None,
 ) -> "ShownReport":
     """Return the count of a model, the number that each tool prints for it, and the causes of
@@ -669,6 +673,9 @@ def compare(
         teach_tools: Whether tools are handed these formulas by their own mechanism: `custom_ops`
             of thop, `set_op_handle` of fvcore, `custom_mapping` of FlopCounterMode,
             `custom_modules_hooks` of ptflops. The report says which tool took which formula.
+        llm: Whether to run no tool, and to show what the formulas of papers and training
+            frameworks give for a language model of transformers.
+        as_: The same with these formulas alone, such as "palm" or "torchtitan@0.2.0".
         on_progress: A function that gets a line about each step.
 
     Returns:
@@ -706,10 +713,36 @@ def compare(
         python=python or {}, between=between, module=module, consensus=consensus, against=against,
         against_options=against_options or {}, teach_tools=teach_tools,
     )  # fmt: skip
+    if llm or as_:
+        from crossflops.verbs.compare.formulas import compare_with_formulas
+
+        _refuse_tools_of_formulas(request, comparison)
+        return ShownReport.of(
+            compare_with_formulas(request, [as_] if isinstance(as_, str) else as_)
+        )
     report_line = on_progress or _ignore_api_progress
     return ShownReport.of(
         compare_with_tools(request, comparison, lambda what: report_line(what.rstrip()))
     )
+
+
+def _refuse_tools_of_formulas(request: Request, comparison: "Comparison") -> None:
+    """Raise InputError for options of tools where formulas alone are compared."""
+    from crossflops.verbs.provenance import non_default_options
+
+    model = {
+        "train": request.train, "frozen": request.frozen, "trainable": request.trainable,
+        "loss": request.loss, "weights": request.weights,
+    }  # fmt: skip
+    given = [
+        *(name for name, value in model.items() if value),
+        *non_default_options(comparison, ("isolate", "timeout")),
+    ]
+    if given:
+        raise InputError(
+            f"{given[0]} cannot be combined with llm or as_, which run no tool",
+            f"leave out {given[0]}, or leave out llm and as_",
+        )
 
 
 @restoring_imports()

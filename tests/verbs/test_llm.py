@@ -7,7 +7,9 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+import crossflops
 from crossflops.cli import main
+from crossflops.errors import CrossflopsWarning, InputError
 
 pytestmark = pytest.mark.tools
 SIZES = {
@@ -154,3 +156,15 @@ def test_a_model_that_is_none_of_language_is_refused(tmp_path, capsys):
         "formulas for language models require the config of a model of transformers"
         in capsys.readouterr().err
     )
+
+
+def test_python_compares_formulas_as_the_command_does(config, capsys):
+    """as_ and llm are --as and --llm; no tool runs, so options of tools are refused."""
+    target = config("LlamaForCausalLM")
+    assert main(["compare", target, "--seq", "48", "--as", "palm", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    with pytest.warns(CrossflopsWarning):
+        report = crossflops.compare(target, seq=48, as_="palm")
+    assert json.loads(report.to_json())["llm"] == answer["llm"]
+    with pytest.raises(InputError, match="tools cannot be combined with llm or as_"):
+        crossflops.compare(target, llm=True, tools=["thop"])
