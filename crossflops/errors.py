@@ -232,6 +232,11 @@ def error_remedy(error: BaseException, otherwise: str) -> str:
         return "the model needs another release of that library, or a package that registers it"
     if _GPU.search(text):
         return "the model needs a GPU when it runs; change its code so that it runs on a CPU"
+    if 'missing the required "forward"' in text:
+        return (
+            "give the module a forward, or give a callable that returns the part to be counted, "
+            "such as its encoder"
+        )
     if isinstance(error, NotImplementedError) or _NOT_HERE.search(text):
         return (
             "the model calls something that is not implemented here; implement that method, "

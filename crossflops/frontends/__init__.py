@@ -7,7 +7,7 @@ May import: load, operators, ir, patches, errors, limits, threads.
 
 import re
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -219,9 +219,11 @@ def model_and_inputs_of_value(value: Any, inputs: Any = None) -> tuple[Any, Any]
     return next(holders, (value, None))
 
 
-def default_model_input(model: Any) -> NamedModel | None:
-    """Return the default inputs that a model itself documents, or None if it documents none."""
-    known = (frontend.default_input(model) for frontend in FRONTENDS)
+def default_model_input(model: Any, sizes: Mapping[str, int] = {}) -> NamedModel | None:
+    """Return the default inputs that a model itself documents, in these sizes, or None if it
+    documents none.
+    """
+    known = (frontend.default_input(model, sizes) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
 
 
@@ -299,7 +301,24 @@ _INSTEAD = {
 def hint_for_unsupported_value(value: Any) -> str:
     """Return what to give instead of a value of a known library, "" for others."""
     rows = ((kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__)
-    return next((_INSTEAD[row] for row in rows if row in _INSTEAD), "")
+    advice = next((_INSTEAD[row] for row in rows if row in _INSTEAD), "")
+    return advice or (_OF_WEIGHTS if _is_checkpoint(value) else "")
+
+
+_OF_WEIGHTS = (
+    "these are weights without the model: give the file.py:callable that builds it, without "
+    "loading them"
+)
+
+
+def _is_checkpoint(value: Any) -> bool:
+    """Return whether a value is a dict of names and arrays, as a state_dict is, or holds one, as a
+    checkpoint of a training does.
+    """
+    if not isinstance(value, Mapping) or not value:
+        return False
+    stored = list(value.values())
+    return all(hasattr(item, "shape") for item in stored) or any(map(_is_checkpoint, stored))
 
 
 def _value_type_name(value: Any) -> str:

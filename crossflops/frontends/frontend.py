@@ -282,11 +282,12 @@ class Frontend(Protocol):
         """
         return None
 
-    def default_input(self, model: Any) -> NamedModel | None:
+    def default_input(self, model: Any, sizes: Mapping[str, int] = {}) -> NamedModel | None:
         """Return the default inputs that a model itself declares, or None if it declares none.
 
         Args:
             model: The model.
+            sizes: Sizes of the caller for these inputs, by the names of `named.SIZES`.
 
         Returns:
             The inputs; None if a size or a type is open.

@@ -91,7 +91,9 @@ def load_target_source(
         inputs_file, origin = None, inputs_file
         values = call_batch_function(origin)
     if values is None and not specs and inputs_file is None:
-        values = default_model_input(model)
+        values = default_model_input(model, sizes)
+        if sizes:
+            _check_sizes_apply(target, values, sizes)
     known: Mapping[str, Any] = {}
     if isinstance(values, NamedModel):
         known = {} if specs or inputs_file is not None else values.values
@@ -102,6 +104,22 @@ def load_target_source(
     return with_control(
         require_frontend(model).prepare_source(model, provided, owned=True), control
     )
+
+
+def _check_sizes_apply(target: str, usual: NamedModel | None, sizes: Mapping[str, int]) -> None:
+    """Raise InputError for a size that changes nothing in the usual input of a model."""
+    fitting = () if usual is None else usual.sizes
+    flags = " and ".join(SIZES[size] for size in fitting)
+    for size in sizes:
+        if size not in fitting:
+            raise InputError(
+                f"{SIZES[size]} has no effect on the input of {target}"
+                if usual is not None
+                else f"{SIZES[size]} changes the usual input of a model, and {target} has none",
+                f"use {flags} for its input"
+                if flags
+                else "give the shapes of its inputs with --input",
+            )
 
 
 def _choose_input_specs(
@@ -150,6 +168,12 @@ def model_source(model: Any, provided: ProvidedInputs) -> Source:
     """Return the Source of a model object with the given inputs, or with its example inputs."""
     model, example = model_and_inputs_of_value(model, provided.values)
     values = provided.values
-    if example is not None and isinstance(values, tuple | list | dict) and not values:
+    is_empty = isinstance(values, tuple | list | dict) and not values
+    if example is not None and is_empty:
         provided = msgspec.structs.replace(provided, values=example)
+    elif is_empty and provided.file is None and not provided.specs:
+        usual = default_model_input(model)
+        if usual is not None:
+            specs = tuple(_choose_input_specs("the model", usual, (), None))
+            provided = ProvidedInputs(specs=specs, known=usual.values)
     return require_frontend(model).prepare_source(model, provided, owned=False)

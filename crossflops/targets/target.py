@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from crossflops.errors import (
     TRACEBACK,
     CrossflopsError,
-    InputError,
     MissingExtraError,
     TargetError,
     error_location,
@@ -38,7 +37,7 @@ from crossflops.frontends import (
     model_packages_to_install,
     similar_model_names_hint,
 )
-from crossflops.frontends.named import SIZES, make_library_model
+from crossflops.frontends.named import make_library_model
 from crossflops.load import reject_pointer_or_web_page
 from crossflops.threads import counting_one_at_a_time
 
@@ -106,8 +105,6 @@ def _resolve_and_build(
         with nullcontext() if values else building_any_model_without_values((library.package,)):
             named = load_with_retry(lambda: make_library_model(library, target, arguments, sizes))
         return named.model, named
-    if sizes:
-        raise _no_default_input_error(target, SIZES[next(iter(sizes))])
     if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
         return _model_with_inputs(load_pickle_file(Path(target), allow_pickle), None)
@@ -190,15 +187,6 @@ def full_target_name(target: str) -> str:
     return (*order, *meant, target)[0]
 
 
-def _no_default_input_error(target: str, flag: str) -> InputError:
-    """Return the error of a flag for sizes that is given for a target without default inputs."""
-    return InputError(
-        f"{flag} applies only to a model given by name, such as timm:resnet50; {target} is "
-        "not a name",
-        "give the shapes of its inputs with --input",
-    )
-
-
 def _model_with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
     """Return the model and its inputs: `own`, or if None the example inputs of its export."""
     module, example = model_and_inputs_of_value(model, own)
@@ -267,6 +255,14 @@ def _unreadable_target_error(target: str) -> TargetError:
             if names
             else "define a function in it that returns the model",
         )
+    if path.suffix == ".safetensors" and path.is_file():
+        folder = path.parent
+        hint = (
+            f"give its folder, which has a config.json: {folder}"
+            if (folder / "config.json").is_file()
+            else "give the path/file.py:callable that builds the model"
+        )
+        return TargetError(f"{path} has weights, and no model", hint)
     if path.is_file():
         suffixes = [suffix for frontend in FRONTENDS for suffix in frontend.suffixes]
         return TargetError(

@@ -153,8 +153,8 @@ def test_sizes_are_for_models_by_name(tmp_path):
         load_target_source("timm:tiny_net", {}, (spec,), sizes={"batch": 2})
     file = tmp_path / "model.py"
     file.write_text("def make(): ...")
-    with pytest.raises(InputError, match="applies only to a model given by name"):
-        build_target(f"{file}:make", {}, sizes={"batch": 2})
+    with pytest.raises(InputError, match="changes the usual input of a model"):
+        load_target_source(f"{file}:make", {}, (), sizes={"batch": 2})
 
 
 def test_an_image_has_the_side_that_is_asked_for():

@@ -72,9 +72,9 @@ class Boosting(Frontend):
         """Do nothing: the libraries are there if a model is, and files need none."""
         return
 
-    def default_input(self, model: Any) -> NamedModel | None:
-        """Return an input of one row, with as many features as the model was fitted on; None if
-        the value is not such a model.
+    def default_input(self, model: Any, sizes: Mapping[str, int] = {}) -> NamedModel | None:
+        """Return an input of one row, or of a batch of rows, with as many features as the model
+        was fitted on; None if the value is not such a model.
         """
         if not self.recognizes(model):
             return None
@@ -82,8 +82,9 @@ class Boosting(Frontend):
 
         return NamedModel(
             model=model,
-            specs=(one_row_spec(read_boosted_trees(model)),),
+            specs=(one_row_spec(read_boosted_trees(model), sizes.get("batch", 1)),),
             origin="its own features",
+            sizes=("batch",),
         )
 
     def prepare_source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:

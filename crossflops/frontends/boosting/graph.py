@@ -28,9 +28,9 @@ def _read_file_once(file: BoostedFile) -> BoostedTrees:
     return read_file_trees(file)
 
 
-def one_row_spec(trees: BoostedTrees) -> TensorSpec:
-    """Return the spec of an input of one row, with the features of these trees."""
-    return TensorSpec("0", "float32", (1, trees.features), "input")
+def one_row_spec(trees: BoostedTrees, rows: int = 1) -> TensorSpec:
+    """Return the spec of an input of one row, or of several, with the features of these trees."""
+    return TensorSpec("0", "float32", (rows, trees.features), "input")
 
 
 def input_rows_spec(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:

@@ -6,7 +6,7 @@ May import: frontends, operators, ir, patches, errors, limits, threads.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +30,7 @@ from crossflops.frontends.frontend import (
     require_packages,
 )
 from crossflops.frontends.inputs import ProvidedInputs
-from crossflops.frontends.named import Library
+from crossflops.frontends.named import Library, NamedModel
 from crossflops.ir.provenance import FAKE, META
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OwnBackwards
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from crossflops.ir.architecture import LanguageArchitecture
 
 _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and evaluates sizes
+
+
+def is_transformers_pipeline(value: Any) -> bool:
+    """Return whether a value is a pipeline of transformers, whose `model` is counted."""
+    rows = {(kind.__module__, kind.__name__) for kind in type(value).__mro__}
+    return ("transformers.pipelines.base", "Pipeline") in rows
 
 
 class PyTorch(Frontend):
@@ -77,6 +83,8 @@ class PyTorch(Frontend):
         """Return the module and the example inputs of a torch.export.ExportedProgram; None for
         another value.
         """
+        if is_transformers_pipeline(value):
+            return value.model, None
         export = sys.modules.get("torch.export")
         if export is None or not isinstance(value, export.ExportedProgram):
             return None
@@ -84,6 +92,16 @@ class PyTorch(Frontend):
         for name in ("train", "eval"):  # which raise there; the nodes stay in the mode they have
             vars(module).pop(name, None)
         return module, value.example_inputs
+
+    def default_input(self, model: Any, sizes: Mapping[str, int] = {}) -> NamedModel | None:
+        """Return the usual inputs that a model of timm, transformers, diffusers or Lightning
+        tells.
+        """
+        if not self.recognizes(model):
+            return None
+        from crossflops.frontends.pytorch.load.default_inputs import default_torch_input
+
+        return default_torch_input(model, sizes)
 
     def unpickle_model(self, path: Path) -> Any:
         """Return the object that `torch.save` or `torch.export.save` wrote to the file."""

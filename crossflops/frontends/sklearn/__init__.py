@@ -22,6 +22,7 @@ from crossflops.frontends.frontend import (
     Source,
 )
 from crossflops.frontends.inputs import Arguments, to_call_arguments
+from crossflops.frontends.named import NamedModel
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting
 
@@ -44,6 +45,23 @@ class Sklearn(ShapeTracedFrontend):
         base = sys.modules.get("sklearn.base")
         kind = getattr(base, "BaseEstimator", None)
         return kind is not None and isinstance(value, kind)
+
+    def default_input(self, model: Any, sizes: Mapping[str, int] = {}) -> NamedModel | None:
+        """Return rows of as many numbers as the estimator was fitted on; None for one that was
+        fitted on named columns or on texts.
+        """
+        if not self.recognizes(model) or getattr(model, "feature_names_in_", None) is not None:
+            return None
+        features = getattr(model, "n_features_in_", None)
+        if not isinstance(features, int):
+            return None
+        rows = (sizes.get("batch", 1), features)
+        return NamedModel(
+            model=model,
+            specs=(TensorSpec("0", "float32", rows, "input"),),
+            origin="the features on which it was fitted",
+            sizes=("batch",),
+        )
 
     def unpickle_model(self, path: Path) -> Any:
         """Return the object in a file that `joblib.dump` wrote; this runs the code in the file."""

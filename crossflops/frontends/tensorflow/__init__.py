@@ -80,13 +80,13 @@ class TensorFlow(ShapeTracedFrontend):
             return None
         return import_module("tensorflow").function(value), None
 
-    def default_input(self, model: Any) -> NamedModel | None:
+    def default_input(self, model: Any, sizes: Mapping[str, int] = {}) -> NamedModel | None:
         """Return the default inputs that a model itself declares, or None if it declares none."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
         from crossflops.frontends.tensorflow.load.default_inputs import default_keras_input
 
-        return default_keras_input(model)
+        return default_keras_input(model, sizes)
 
     def can_read(self, target: str) -> bool:
         """Return whether a target is a file of Keras or TensorFlow, or a SavedModel folder."""

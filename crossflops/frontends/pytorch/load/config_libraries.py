@@ -10,12 +10,11 @@ from pathlib import Path
 
 from crossflops.errors import TargetError
 from crossflops.frontends.named import Library, NamedModel, image_input_spec
-from crossflops.ir.graph import TensorSpec
+from crossflops.frontends.pytorch.load.default_inputs import diffusers_input
 
 _RGB = 3
 _SIDE, _CLASSIFIER_SIDE = 640, 224  # imgsz of ultralytics/cfg/default.yaml, and of its classifiers
 _SMP_SIDE = 224  # of the images on which its encoders were trained
-_TOKENS = 77  # of the text encoder of Stable Diffusion
 
 
 class Ultralytics(Library):
@@ -81,7 +80,7 @@ class Diffusers(Library):
     def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Build the model of a config; of a UNet with text, return the usual input too."""
+        """Build the model of a config, with the usual input of one step if its config tells it."""
         library = importlib.import_module("diffusers")
         content = _read_diffusers_config(Path(name).expanduser(), name)
         class_name = content.get("_class_name")
@@ -97,19 +96,7 @@ class Diffusers(Library):
                 "update diffusers, or give the folder of another model",
             )
         model = kind.from_config({**content, **arguments}).eval()
-        if kind.__name__ != "UNet2DConditionModel":
-            return NamedModel(model=model)
-        batch, side = sizes.get("batch", 1), int(model.config.sample_size)
-        width = model.config.cross_attention_dim
-        image = (batch, int(model.config.in_channels), side, side)
-        specs = (
-            TensorSpec("sample", "float32", image, "input"),
-            TensorSpec("timestep", "int64", (batch,), "input"),
-            TensorSpec("encoder_hidden_states", "float32", (batch, _TOKENS, width), "input"),
-        )
-        return NamedModel(
-            model=model, specs=specs, origin="its config, for one step", sizes=("batch",)
-        )
+        return diffusers_input(model, sizes) or NamedModel(model=model)
 
 
 def _read_diffusers_config(folder: Path, name: str) -> dict[str, object]:

@@ -24,6 +24,7 @@ from crossflops.frontends.named import (
 )
 from crossflops.frontends.pytorch.load.config_inputs import inputs_from_config
 from crossflops.frontends.pytorch.load.config_libraries import CONFIG_LIBRARIES
+from crossflops.frontends.pytorch.load.default_inputs import size_option_names
 from crossflops.frontends.pytorch.load.expert_loops import make_expert_loops_grouped_products
 from crossflops.frontends.pytorch.load.expert_products import set_expert_implementation
 from crossflops.frontends.pytorch.load.weight_types import (
@@ -261,7 +262,7 @@ def build_transformers_config_model(
         specs=specs,
         values=usual.values,
         origin=f"its config, model_type {config.model_type}",
-        sizes=tuple(_size_option_names(specs)),
+        sizes=tuple(size_option_names(specs)),
         notes=tuple(notes),
     )
 
@@ -429,16 +430,6 @@ def _set_image_size(config: Any, sizes: Mapping[str, int]) -> None:
     seen = getattr(config, "vision_config", None) or config
     if "image_size" in sizes and hasattr(seen, "image_size"):
         seen.image_size = sizes["image_size"]
-
-
-def _size_option_names(specs: Sequence[TensorSpec]) -> Iterator[str]:
-    """Yield the size options that apply to a model's inputs: `batch`, `seq`, `image_size`."""
-    yield "batch"
-    names = {spec.name for spec in specs}
-    if names & {"input_ids", "decoder_input_ids", "decoder_input_values"}:
-        yield "seq"
-    if "pixel_values" in names:
-        yield "image_size"
 
 
 LIBRARIES: tuple[Library, ...] = (Timm(), Torchvision(), Transformers(), *CONFIG_LIBRARIES)

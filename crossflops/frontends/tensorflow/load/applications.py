@@ -9,8 +9,10 @@ from crossflops.frontends.named import (
     names_in_package_sources,
     unknown_model_error,
 )
+from crossflops.frontends.tensorflow.load.default_inputs import default_keras_input
 from crossflops.ir.graph import TensorSpec
 
+_TOKENS, _SIDE = 128, 224  # of inputs that a backbone leaves open
 _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a public name
 
 
@@ -62,7 +64,8 @@ class KerasHub(Library):
         hub = importlib.import_module("keras_hub")
         options: dict[str, object] = {"load_weights": False}
         model = hub.models.Backbone.from_preset(name, **{**options, **arguments})
-        return NamedModel(model=model)
+        usual = default_keras_input(model, {"seq": _TOKENS, "image_size": _SIDE, **sizes})
+        return usual or NamedModel(model=model)
 
 
 LIBRARIES: tuple[Library, ...] = (Applications(), KerasHub())

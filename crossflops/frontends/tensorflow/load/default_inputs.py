@@ -5,21 +5,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossflops.frontends.inputs import DTYPES
-from crossflops.frontends.named import NamedModel
+from crossflops.frontends.named import SIZES, NamedModel
 from crossflops.frontends.tensorflow.load.function import active_signature, keras_input_structure
 from crossflops.ir.graph import TensorSpec
 
 
-def default_keras_input(model: Any) -> NamedModel | None:
-    """Return the inputs that a model declares, with batch 1 if open; None if unknown."""
+def default_keras_input(model: Any, sizes: Mapping[str, int] = {}) -> NamedModel | None:
+    """Return the inputs that a model declares, with batch 1 if open, and other open sizes by
+    `sizes`; None if unknown.
+    """
     requested = _model_input_tensors(model)
-    specs = [_default_input_spec(name, tensor) for name, tensor in requested.items()]
+    specs = [_default_input_spec(name, tensor, sizes) for name, tensor in requested.items()]
     full = tuple(spec for spec in specs if spec is not None)
     if not full or len(full) < len(specs):
         return None
     open_batch = any(tuple(tensor.shape)[:1] == (None,) for tensor in requested.values())
     origin = "the model itself" + (", with 1 for its open batch" if open_batch else "")
-    return NamedModel(model=model, specs=full, origin=origin)
+    kinds = {kind for tensor in requested.values() for kind in _open_sizes(tensor) if kind}
+    used = tuple(kind for kind in SIZES if kind in kinds)
+    return NamedModel(model=model, specs=full, origin=origin, sizes=used)
+
+
+def _open_sizes(tensor: Any) -> tuple[str, ...]:
+    """Return for each axis of an input the kind of its size if it is open, "" if not: `batch`,
+    `seq` of tokens or of vectors, `image_size`.
+    """
+    shape = tuple(tensor.shape)
+    kind = {2: "seq", 3: "seq", 4: "image_size"}.get(len(shape), "")
+    return tuple(
+        "" if size is not None else kind if index else "batch" for index, size in enumerate(shape)
+    )
 
 
 def _model_input_tensors(model: Any) -> Mapping[str, Any]:
@@ -39,12 +54,18 @@ def _model_input_tensors(model: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _default_input_spec(name: str, tensor: Any) -> TensorSpec | None:
-    """Return the spec of a declared input, batch 1 if open; None if other sizes are open."""
+def _default_input_spec(name: str, tensor: Any, given: Mapping[str, int]) -> TensorSpec | None:
+    """Return the spec of a declared input, batch 1 if open; None if sizes are open that are not
+    `given`.
+    """
     shape = getattr(tensor, "shape", None)
     if shape is None or getattr(shape, "rank", 0) is None:
         return None
-    sizes = tuple(1 if index == 0 and size is None else size for index, size in enumerate(shape))
+    known = {"batch": 1, **given}
+    sizes = tuple(
+        known.get(kind) if size is None else size
+        for size, kind in zip(shape, _open_sizes(tensor), strict=True)
+    )
     dtype = getattr(tensor.dtype, "name", tensor.dtype)
     if dtype not in DTYPES or not all(isinstance(size, int) for size in sizes):
         return None
