@@ -173,16 +173,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         named = size_names_in_inputs(texts, (*self.dims, *self.vary))
         if not named:
             return self, list(texts)
-        given = {name: self.dims[name] for name in named if name in self.dims}
+        caller_sizes = {name: self.dims[name] for name in named if name in self.dims}
         others = {name: size for name, size in self.dims.items() if name not in named}
-        sizes = {**dict.fromkeys(named, UNNAMED_SIZE), **given}
+        sizes = {**dict.fromkeys(named, UNNAMED_SIZE), **caller_sizes}
         request = msgspec.structs.replace(
-            self, named_inputs=tuple(texts), named_sizes=given, dims=others
+            self, named_inputs=tuple(texts), named_sizes=caller_sizes, dims=others
         )
         return request, [with_named_sizes(text, sizes) for text in texts]
 
     @property
-    def named_input_sizes(self) -> tuple[str, ...]:
+    def input_size_names(self) -> tuple[str, ...]:
         """The names of sizes in the shapes of the inputs."""
         return size_names_in_inputs(self.named_inputs, (*self.named_sizes, *self.vary))
 
@@ -197,7 +197,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Return the request with these numbers for named sizes: of its inputs, of an ONNX
         file, of the usual input of a model by name (`batch`), or for arguments of a callable.
         """
-        inputs = self.named_input_sizes
+        inputs = self.input_size_names
         own = {name: size for name, size in sizes.items() if name in inputs}
         others = {name: size for name, size in sizes.items() if name not in inputs}
         field = "dims" if self.is_file else "sizes" if self.is_named else "arguments"

@@ -734,14 +734,14 @@ def _refuse_tools_of_formulas(request: Request, comparison: "Comparison") -> Non
         "train": request.train, "frozen": request.frozen, "trainable": request.trainable,
         "loss": request.loss, "weights": request.weights,
     }  # fmt: skip
-    given = [
+    unused = [
         *(name for name, value in model.items() if value),
         *non_default_options(comparison, ("isolate", "timeout")),
     ]
-    if given:
+    if unused:
         raise InputError(
-            f"{given[0]} cannot be combined with llm or as_, which run no tool",
-            f"leave out {given[0]}, or leave out llm and as_",
+            f"{unused[0]} cannot be combined with llm or as_, which run no tool",
+            f"leave out {unused[0]}, or leave out llm and as_",
         )
 
 

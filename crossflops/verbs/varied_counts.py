@@ -55,7 +55,7 @@ OF_MODELS = Sampling(((17, False), (67, False), (259, False)), 16, 4, 2, 3)
 class PointCounter:
     """Counts a model at sizes of its dimensions, each combination of sizes once.
 
-    `base` has the size of a dimension while another one varies. `given` are the sizes of the
+    `base` has the size of a dimension while another one varies. `caller_sizes` are the sizes of the
     caller, to which the tables of the report belong. Dimensions in neither have the usual size of
     the model.
     """
@@ -64,13 +64,13 @@ class PointCounter:
         self,
         count_at: Callable[[Mapping[str, int]], tuple[Graph, Ledger]],
         base: Mapping[str, int],
-        given: Mapping[str, int],
+        caller_sizes: Mapping[str, int],
         sampling: Sampling,
     ) -> None:
         self._count_at = count_at
         self._known: dict[tuple[tuple[str, int], ...], CountedPoint] = {}
         self.base = dict(base)
-        self.given = dict(given)
+        self.caller_sizes = dict(caller_sizes)
         self.sampling = sampling
 
     def point_at_sizes(self, sizes: Mapping[str, int]) -> CountedPoint:
@@ -82,13 +82,13 @@ class PointCounter:
         return self._known[key]
 
     def size_of_tables(self, name: str, sizes: tuple[int, ...]) -> int | None:
-        """Return the size of a dimension in the tables of the report: the given one, the usual
+        """Return the size of a dimension in the tables of the report: that of the caller, the usual
         one, else the first of `sizes`, at which it was counted.
 
         None if the usual size is no size of an input.
         """
-        if name in self.given or name in self.base:
-            return self.given.get(name, sizes[0])
+        if name in self.caller_sizes or name in self.base:
+            return self.caller_sizes.get(name, sizes[0])
         first, second, usual = (
             [size for shape in self.point_at_sizes(at).shapes for size in shape]
             for at in ({**self.base, name: sizes[0]}, {**self.base, name: sizes[1]}, self.base)
@@ -96,7 +96,9 @@ class PointCounter:
         if not len(first) == len(second) == len(usual):
             return None
         rows = zip(first, second, usual, strict=True)
-        return next((size for one, two, size in rows if (one, two) == sizes[:2]), None)
+        return next(
+            (size for smaller, larger, size in rows if (smaller, larger) == sizes[:2]), None
+        )
 
     @property
     def point_count(self) -> int:
@@ -135,8 +137,8 @@ def file_counter(
         graph, _ = opened.graph_with_dims({**fixed, **sizes}, setting)
         return graph, count(graph)
 
-    given = {name: dims[name] for name in names if name in dims}
-    return PointCounter(count_file, dict.fromkeys(names, 64), given, OF_FILES)
+    caller_sizes = {name: dims[name] for name in names if name in dims}
+    return PointCounter(count_file, dict.fromkeys(names, 64), caller_sizes, OF_FILES)
 
 
 def model_counter(request: Request, names: tuple[str, ...]) -> PointCounter:
@@ -160,10 +162,10 @@ def model_counter(request: Request, names: tuple[str, ...]) -> PointCounter:
 
     options = (defaults, request.arguments, request.dims, request.sizes, request.named_sizes)
     known = {name: size for option in options for name, size in option.items()}
-    given = {name: known[name] for name in names if isinstance(known.get(name), int)}
+    caller_sizes = {name: size for name in names if isinstance(size := known.get(name), int)}
     has_usual = request.is_named and not request.named_inputs
     base = {} if has_usual else dict.fromkeys(names, UNNAMED_SIZE)
-    return PointCounter(count_model, {**base, **given}, given, OF_MODELS)
+    return PointCounter(count_model, {**base, **caller_sizes}, caller_sizes, OF_MODELS)
 
 
 def _integer_defaults(request: Request) -> dict[str, int | None]:
@@ -189,7 +191,7 @@ def _can_vary(request: Request, name: str, defaults: Mapping[str, int | None]) -
     """Return whether a name is a size of an input, of a model by name or of a file, or an
     argument.
     """
-    if name in request.named_input_sizes or request.is_file:
+    if name in request.input_size_names or request.is_file:
         return True
     if not request.is_named:
         return name in defaults

@@ -49,12 +49,6 @@ def nnx_module():
     from flax import nnx
 
     return nnx.Linear(8, 4, rngs=nnx.Rngs(0))
-
-
-def equinox_mlp():
-    import equinox
-
-    return equinox.nn.MLP(8, 4, 16, 2, key=jax.random.PRNGKey(0))
 """
 KERAS = """
 import keras
@@ -127,13 +121,11 @@ def test_the_quickstart_of_pytorch(macs, tmp_path):
 
 @pytest.mark.jax
 def test_the_first_lines_of_jax(macs, tmp_path):
-    """A jitted function, and modules of three libraries."""
+    """A jitted function, and modules of Flax."""
     (tmp_path / "first.py").write_text(JAX)
     assert macs("first.py:predict", "--input", "8x4", "--input", "2x8") == 64
     assert macs("first.py:linen", "--input", "1x8") == 8 * 32 + 32 * 10
     assert macs("first.py:nnx_module", "--input", "1x8") == 32
-    pytest.importorskip("equinox", reason="Equinox is not installed")
-    assert macs("first.py:equinox_mlp", "--input", "8") == 8 * 16 + 16 * 16 + 16 * 4
 
 
 @pytest.mark.tensorflow

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from crossflops.errors import InputError
-from crossflops.frontends.batches import fit_batch_to_model
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
@@ -74,6 +73,8 @@ class Jax(ShapeTracedFrontend):
 
     def batch_for_model(self, model: Any, values: Any) -> Any:
         """Return the inputs without what the function or module does not take."""
+        from crossflops.frontends.batches import fit_batch_to_model
+
         return fit_batch_to_model(model, values, type(model).__name__)
 
     def placeholder_for_spec(self, spec: TensorSpec) -> Any:

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from crossflops.errors import InputError, TargetError
-from crossflops.frontends.batches import inputs_of_keras_batch
 from crossflops.frontends.frontend import (
     Frontend,
     ModelRun,
@@ -136,6 +135,8 @@ class TensorFlow(ShapeTracedFrontend):
         """Return the inputs without the labels and weights behind the inputs of a Keras model, as
         Keras takes a batch in `fit`.
         """
+        from crossflops.frontends.batches import inputs_of_keras_batch
+
         return inputs_of_keras_batch(model, values)
 
     def placeholder_for_spec(self, spec: TensorSpec) -> Any:

@@ -54,19 +54,22 @@ def _model_input_tensors(model: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _default_input_spec(name: str, tensor: Any, given: Mapping[str, int]) -> TensorSpec | None:
+def _default_input_spec(
+    name: str, tensor: Any, caller_sizes: Mapping[str, int]
+) -> TensorSpec | None:
     """Return the spec of a declared input, batch 1 if open; None if sizes are open that are not
-    `given`.
+    in `caller_sizes`.
     """
     shape = getattr(tensor, "shape", None)
     if shape is None or getattr(shape, "rank", 0) is None:
         return None
-    known = {"batch": 1, **given}
+    known = {"batch": 1, **caller_sizes}
     sizes = tuple(
         known.get(kind) if size is None else size
         for size, kind in zip(shape, _open_sizes(tensor), strict=True)
     )
     dtype = getattr(tensor.dtype, "name", tensor.dtype)
-    if dtype not in DTYPES or not all(isinstance(size, int) for size in sizes):
+    full = tuple(size for size in sizes if isinstance(size, int))
+    if dtype not in DTYPES or len(full) < len(sizes):
         return None
-    return TensorSpec(name, dtype, sizes, "input")
+    return TensorSpec(name, dtype, full, "input")
