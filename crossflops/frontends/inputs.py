@@ -107,7 +107,7 @@ def with_named_sizes(text: str, sizes: Mapping[str, int]) -> str:
     head, equals, rest = text.rpartition("=")
     shape, colon, dtype = rest.partition(":")
     for name, size in sizes.items():
-        shape = re.sub(_named_size_pattern(name), str(size), shape)
+        shape = re.sub(_size_name_pattern(name), str(size), shape)
     return f"{head}{equals}{shape}{colon}{dtype}"
 
 
@@ -121,11 +121,11 @@ def size_names_in_inputs(texts: Sequence[str], names: Iterable[str]) -> tuple[st
     return tuple(
         name
         for name in dict.fromkeys(names)
-        if any(re.search(_named_size_pattern(name), shape) for shape in shapes)
+        if any(re.search(_size_name_pattern(name), shape) for shape in shapes)
     )
 
 
-def _named_size_pattern(name: str) -> str:
+def _size_name_pattern(name: str) -> str:
     """Return the pattern of a named size in a shape, between separators."""
     return rf"(?:^|(?<=[x×*,\s(\[])){re.escape(name)}(?=$|[x×*,\s)\]])"
 

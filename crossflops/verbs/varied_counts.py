@@ -55,7 +55,7 @@ OF_MODELS = Sampling(((17, False), (67, False), (259, False)), 16, 4, 2, 3)
 class PointCounter:
     """Counts a model at sizes of its dimensions, each combination of sizes once.
 
-    `base` has the size of a dimension while another one varies. `caller_sizes` are the sizes of the
+    `base` has the size of a dimension while another one varies. `caller_sizes` are those of the
     caller, to which the tables of the report belong. Dimensions in neither have the usual size of
     the model.
     """
@@ -82,8 +82,8 @@ class PointCounter:
         return self._known[key]
 
     def size_of_tables(self, name: str, sizes: tuple[int, ...]) -> int | None:
-        """Return the size of a dimension in the tables of the report: that of the caller, the usual
-        one, else the first of `sizes`, at which it was counted.
+        """Return the size of a dimension in the tables of the report: that of the caller, the
+        usual one, else the first of `sizes`, at which it was counted.
 
         None if the usual size is no size of an input.
         """
