@@ -139,7 +139,8 @@ def _choose_input_specs(
             "give --input SHAPE, such as --input 1x3x224x224",
         )
     flags = [SIZES[size] for size in named.sizes]
-    changed = f"{' and '.join(flags)} change it" if flags else "--input changes it"
+    changes = "changes" if len(flags) < 2 else "change"
+    changed = f"{' and '.join(flags) or '--input'} {changes} it"
     warnings.warn(
         f"using the default input {', '.join(map(input_option_text, named.specs))}, from "
         f"{named.origin}; {changed}",

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from crossflops.errors import InputError, MissingExtraError, NormalizeError
+from crossflops.errors import CrossflopsWarning, InputError, MissingExtraError, NormalizeError
 from crossflops.frontends import normalize
 from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.ir.trace import Setting
@@ -176,6 +176,10 @@ def test_shapes_are_checked_before_anything_is_converted():
     with pytest.raises(InputError, match="but the input has the shape 1x5") as caught:
         counted(model, "1x5")
     assert "--input 1x4" in caught.value.hint
+    with pytest.warns(CrossflopsWarning, match="--batch changes it"):
+        graph, _ = normalize(source_from_object(model, ()), Setting())
+    assert graph.inputs[0].shape == (1, 4)
+    model.feature_names_in_ = np.array(list("abcd"))  # whose types are not known
     with pytest.raises(InputError, match="shape of the model's input is missing"):
         normalize(source_from_object(model, ()), Setting())
 
