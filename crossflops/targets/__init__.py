@@ -88,8 +88,8 @@ def load_target_source(
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
     origin = OF_TARGET
     if inputs_file is not None and is_batch_function(inputs_file):
+        values = call_batch_function(inputs_file)
         origin, inputs_file = inputs_file, None
-        values = call_batch_function(origin)
     if values is None and not specs and inputs_file is None:
         values = default_model_input(model, sizes)
         if sizes:
