@@ -91,7 +91,13 @@ def _read_text_architecture(model: Any, config: Any) -> LanguageArchitecture:
     read = (
         architecture.extra_shared_weights + table.matrices
     )  # elements of matrices, by the config
-    if read != passed or table.table != architecture.head_macs:
+    if table.table != architecture.head_macs:
+        raise InputError(
+            f"{_FORMULAS} do not support {config.model_type}: its table of embeddings has "
+            f"{table.table} elements, and its output matrix {architecture.head_macs}",
+            _COUNT_HINT,
+        )
+    if read != passed:
         raise InputError(
             f"{_FORMULAS} do not support {config.model_type}: its matrices have {passed} "
             f"elements, but its config describes {read}",

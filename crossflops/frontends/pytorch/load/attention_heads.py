@@ -68,4 +68,4 @@ def _first_size(module: Any, names: Sequence[str]) -> int:
     layer = getattr(module, "layer_idx", None)
     layers = getattr(config, "per_layer_config", None)
     own = config if layers is None or layer is None else layers[layer]
-    return next((size for name in names if isinstance(size := getattr(own, name, 0), int)), 0)
+    return next((size for name in names if isinstance(size := getattr(own, name, None), int)), 0)
