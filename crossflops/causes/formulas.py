@@ -29,8 +29,8 @@ CAUSES = (
     _formula_cause(
         "biases-as-matmul",
         "biases counted as matrices",
-        "Biases and attention sinks are in the number of parameters, and so each of them counts "
-        "as a multiply-accumulate for every token.",
+        "Biases, attention sinks and the vectors of state spaces are in the number of parameters, "
+        "and so each of them counts as a multiply-accumulate for every token.",
     ),
     _formula_cause(
         "all-experts",
@@ -180,6 +180,12 @@ CAUSES = (
         "of the width of the model.",
     ),
     _formula_cause(
+        "projection-missing",
+        "other projections of attention are not counted",
+        "The formula counts four projections of attention: of queries, keys, values and the "
+        "output. The model has more of them, such as a gate of the output.",
+    ),
+    _formula_cause(
         "softmax",
         "softmax counted in addition",
         "The formula adds a few operations for each attention weight. They are not "
@@ -206,6 +212,53 @@ CAUSES = (
         "rounded-down",
         "a division that loses its remainder",
         "The formula divides integers for each layer or each token, and loses the remainder.",
+    ),
+    _formula_cause(
+        "other-stack",
+        "a decoder's parameters for the tokens of its encoder",
+        "The formula multiplies all parameters by the tokens of the main input, which the encoder "
+        "reads. The decoder and its output matrix have another number of tokens.",
+        "The amount is 0 if both have the same number of tokens.",
+    ),
+    _formula_cause(
+        "other-modality",
+        "parts for images or sound",
+        "The formula multiplies all parameters of the model by the tokens, including those of its "
+        "parts for images or sound. Text does not pass these parts.",
+    ),
+    _formula_cause(
+        "shared-layers",
+        "shared layers counted once",
+        "The formula counts each parameter once for a token. Some layers of the model share "
+        "weights, and a token passes them several times.",
+    ),
+    _formula_cause(
+        "scan-missing",
+        "state spaces without their scan",
+        "The formula leaves out the scan of state spaces, in which no parameter is multiplied: "
+        "the state of each head, and its product with the output vector.",
+    ),
+    _formula_cause(
+        "scan-estimated",
+        "an estimate of the scan",
+        "The formula has a fixed number of operations for each element of the state. The model "
+        "scans in chunks, whose work also depends on the length of a chunk.",
+    ),
+    _formula_cause(
+        "convolution-missing",
+        "the convolution of state spaces is not counted",
+        "The formula leaves out the short convolution before the scan of a state space.",
+    ),
+    _formula_cause(
+        "convolution-ends",
+        "a convolution at the end of the sequence",
+        "The model pads a sequence on both sides, so the convolution has kernel - 1 results after "
+        "the last token, which are dropped. The formula counts its weights once for each token.",
+    ),
+    _formula_cause(
+        "state-space-width",
+        "another inner width of state spaces",
+        "The formula assumes that a state space is twice as wide as the model.",
     ),
     _formula_cause(
         "model-unsupported",

@@ -40,10 +40,11 @@ class FormulaAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of formulas for a model, on `sequences` of so many `tokens`.
+    """Results of formulas for a model, on `sequences` of so many `tokens`; of an encoder-decoder
+    these are the tokens of the encoder, and the decoder has `target_tokens`.
 
     `closed_form_macs` are the forward MACs of all sequences from the config, attention square;
-    `native_macs` are those of the graph. Where they differ, so does every residual.
+    `native_macs` are those of the graph.
     """
 
     model_type: str
@@ -52,6 +53,17 @@ class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
     native_macs: int
     closed_form_macs: int
     accounts: tuple[FormulaAccount, ...]
+    target_tokens: int | None = None
+
+    @property
+    def formulas_by_obstacle(self) -> dict[str, list[str]]:
+        """The formulas without a number, as tool@edition, by the reason why they have none."""
+        formulas: dict[str, list[str]] = {}
+        for account in self.accounts:
+            if account.obstacle:
+                name = f"{account.tool}@{account.edition}"
+                formulas.setdefault(account.obstacle, []).append(name)
+        return formulas
 
     def per_token(self, amount: int) -> int | float:
         """Return an amount of all sequences divided by the number of their tokens; an int if it

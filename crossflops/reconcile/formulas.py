@@ -16,16 +16,20 @@ def reconcile_formulas(
     tokens: int,
     sequences: int,
     native_macs: int,
+    *,
+    target_tokens: int | None = None,
 ) -> FormulaReport:
     """Return a report with the number of each formula and its explanation, for `sequences`
     sequences of `tokens` tokens.
 
-    `native_macs` are the forward MACs of the graph for all of them.
+    `native_macs` are the forward MACs of the graph for all of them. Behind an encoder, the decoder
+    has `target_tokens`.
     """
-    work = TokenSequence(architecture, tokens)
+    work = TokenSequence(architecture, tokens, target_tokens)
     return FormulaReport(
         model_type=architecture.model_type,
         tokens=tokens,
+        target_tokens=target_tokens,
         sequences=sequences,
         native_macs=native_macs,
         closed_form_macs=work.macs * sequences,

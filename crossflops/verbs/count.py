@@ -890,11 +890,10 @@ def _count_report(
     ]
     order = [(convention.tool, convention.edition) for convention in conventions]
     folds.sort(key=lambda fold: order.index((fold.tool, fold.edition)))
-    for account in answers.accounts:
-        if account.obstacle:
-            warnings.warn(
-                f"no number as {account.tool}: {account.obstacle}", CrossflopsWarning, stacklevel=2
-            )
+    for obstacle, names in answers.formulas_by_obstacle.items():
+        warnings.warn(
+            f"no number as {', '.join(names)}: {obstacle}", CrossflopsWarning, stacklevel=2
+        )
     return msgspec.structs.replace(build_count_report(native, folds), llm=answers), native
 
 

@@ -15,6 +15,7 @@ from crossflops.report.quantity import (
 from crossflops.report.report import Report
 
 _PASSES = {"training": "training, 6 FLOPs per MAC", "forward": "forward, 2 FLOPs per MAC"}
+_PER_TOKEN = ("per token", "per source token")
 _NOT_RUN = (
     "No tool was run: each formula is computed from the config, as its source does it. The "
     "native count is the MACs of the graph; training costs three forward passes."
@@ -39,22 +40,26 @@ def formula_blocks(answers: FormulaReport) -> list[Block]:
     """Return a heading, a table and notes on the formulas for a language model."""
     sequences = count_with_noun(answers.sequences, "sequence")
     blocks: list[Block] = [
-        Heading(f"FLOPs of {sequences} of {answers.tokens} tokens, by formula"),
+        Heading(f"FLOPs of {sequences} of {_token_words(answers)}, by formula"),
         _formula_table(answers),
         Text(_NOT_RUN, " ", "dim"),
     ]
     blocks += [
-        Text(f"{account.tool}@{account.edition} has no number: {account.obstacle}", " ", "warn")
-        for account in answers.accounts
-        if account.obstacle
-    ]
-    if answers.native_macs != answers.closed_form_macs:
-        sentence = (
-            f"The graph has {exact_amount(answers.native_macs)} MACs, and the closed form of the "
-            f"config {exact_amount(answers.closed_form_macs)}."
+        Text(
+            f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no number: {obstacle}",
+            " ",
+            "warn",
         )
-        blocks.append(Text(sentence, " ", "bad"))
+        for obstacle, names in answers.formulas_by_obstacle.items()
+    ]
     return blocks
+
+
+def _token_words(answers: FormulaReport) -> str:
+    """Return the number of tokens of a sequence, in words: of an encoder-decoder those of both."""
+    if answers.target_tokens is None:
+        return f"{answers.tokens} tokens"
+    return f"{answers.tokens} source tokens and {answers.target_tokens} target tokens"
 
 
 def _formula_table(answers: FormulaReport) -> Table:
@@ -69,7 +74,7 @@ def _formula_table(answers: FormulaReport) -> Table:
     return Table(
         columns=(
             Column(head="formula, and why it differs"),
-            Column(head="per token", right=True),
+            Column(head=_PER_TOKEN[answers.target_tokens is not None], right=True),
             Column(head="of all tokens", right=True, spare=1),
             Column(head="vs native", right=True),
             Column(head="explained", right=True),

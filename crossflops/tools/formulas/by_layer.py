@@ -10,6 +10,15 @@ from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
 from crossflops.tools.formulas.formula import Amount, ArchitectureFormula, rule_amount
 
+
+def _plain_projection_macs(work: TokenSequence) -> int:
+    """Return the MACs per token of the projections of queries, keys, values and outputs, as a
+    formula computes them from the numbers of heads.
+    """
+    hidden = work.architecture.hidden
+    return work.sum_attention(lambda layer: layer.plain_projections(hidden))
+
+
 # OLMo-core.
 
 
@@ -63,7 +72,7 @@ def has_latent_attention(work: TokenSequence) -> int:
     """Return 1 if a layer has latent attention, which OLMo-core's formula does not support, else
     0.
     """
-    return int(any(layer.attention.is_latent for layer in work.architecture.layers))
+    return int(any(attention.is_latent for attention in work.architecture.attentions))
 
 
 def _olmo_core_formula(edition: str, training_flops: Amount) -> ArchitectureFormula:
@@ -120,7 +129,7 @@ def trl_training_flops(work: TokenSequence) -> int:
     )
     return (
         6
-        * (model.projection_macs + routed + model.head_macs + model.macs_per_pair * tokens)
+        * (_plain_projection_macs(work) + routed + model.head_macs + model.macs_per_pair * tokens)
         * tokens
     )
 
@@ -165,6 +174,7 @@ TRL = (
         prints="flops_per_token",
     )
     .adds("formula.gate-assumed", of.extra_gate_macs)
+    .adds("formula.projection-missing", of.minus_other_projection_macs)
     .adds("formula.shared-expert-missing", minus_shared_expert_macs)
     .fails(lacks_config_attribute)
 )
@@ -183,7 +193,7 @@ def vllm_forward_flops(work: TokenSequence) -> int:
     keys = work.sum_attention(
         lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
     )
-    return 2 * (model.projection_macs + ffn + keys) * tokens + 2 * model.head_macs
+    return 2 * (_plain_projection_macs(work) + ffn + keys) * tokens + 2 * model.head_macs
 
 
 VLLM = (
@@ -197,6 +207,7 @@ VLLM = (
         passes="forward",
     )
     .adds("formula.gate-assumed", of.extra_gate_macs)
+    .adds("formula.projection-missing", of.minus_other_projection_macs)
     .adds("formula.router-missing", of.minus_router_macs)
     .adds("formula.head-last-token", of.minus_head_macs_before_last_token)
     .adds("formula.window-rectangle", of.minus_macs_outside_window_rectangle)

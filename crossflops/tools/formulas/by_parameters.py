@@ -5,7 +5,14 @@ attention.
 from crossflops.ir.architecture import TokenSequence
 from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import ArchitectureFormula, rule_amount
+from crossflops.tools.formulas.formula import (
+    ALL_PARTS,
+    ArchitectureFormula,
+    Part,
+    rule_amount,
+)
+
+_MATRICES: tuple[Part, ...] = ("other matrix",)  # a formula over the number of all parameters
 
 # Which parameters are N.
 
@@ -26,10 +33,24 @@ def _add_all_parameter_rules(formula: ArchitectureFormula) -> ArchitectureFormul
     )
 
 
+def _add_rules_of_other_parts(formula: ArchitectureFormula) -> ArchitectureFormula:
+    """Add the rules for a formula that multiplies parameters by the tokens of `input_ids`, and so
+    is defined for encoder-decoders, state spaces and shared layers; return the formula.
+    """
+    return (
+        formula.adds("formula.attention-missing", of.minus_attention_macs)
+        .adds("formula.other-stack", of.decoder_macs_of_source_tokens)
+        .adds("formula.scan-missing", of.minus_scan_macs)
+        .adds("formula.convolution-ends", of.minus_macs_of_convolution_ends)
+        .adds("formula.shared-layers", of.minus_repeated_layer_macs)
+    )
+
+
 @with_formula("6 P for each token, P all parameters")
 def six_n_d_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence as 6 x number of all parameters x tokens."""
-    return 6 * work.architecture.parameters.total * work.tokens
+    parameters = work.architecture.parameters
+    return 6 * (parameters.total + parameters.other_parts) * work.tokens
 
 
 def _six_n_d_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
@@ -37,10 +58,10 @@ def _six_n_d_formula(tool: str, edition: str, source: str) -> ArchitectureFormul
     edition and source.
     """
     formula = ArchitectureFormula(
-        tool, edition, six_n_d_training_flops, source=source, prints="FLOPs"
+        tool, edition, six_n_d_training_flops, source=source, prints="FLOPs", covers=ALL_PARTS
     )
-    return _add_all_parameter_rules(formula).adds(
-        "formula.attention-missing", of.minus_attention_macs
+    return _add_rules_of_other_parts(_add_all_parameter_rules(formula)).adds(
+        "formula.other-modality", of.other_part_macs
     )
 
 
@@ -119,6 +140,7 @@ PALM = _add_all_parameter_rules(
         palm_training_flops,
         source="Chowdhery et al., PaLM, appendix B",
         prints="FLOPs",
+        covers=_MATRICES,
     )
 ).adds("formula.head-dim-assumed", of.extra_attention_macs_of_value_dim)
 
@@ -144,6 +166,7 @@ NANOGPT = (
         nanogpt_training_flops,
         source="model.py: estimate_mfu",
         prints="flops",
+        covers=_MATRICES,
     )
     .adds("formula.embedding-as-matmul", of.embedding_lookup_macs_if_untied)
     .adds("formula.all-experts", of.inactive_expert_macs)
@@ -186,7 +209,7 @@ def is_unsupported_by_litgpt(work: TokenSequence) -> int:
     else 0.
     """
     model = work.architecture
-    return int(model.model_type == "gpt_oss" or any(x.attention.is_latent for x in model.layers))
+    return int(model.model_type == "gpt_oss" or any(x.is_latent for x in model.attentions))
 
 
 LITGPT = (
@@ -214,13 +237,15 @@ LITGPT = (
 @with_formula("6 (P - elements of nn.Embedding) for each token")
 def trainer_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by the Trainer of transformers (`total_flos`): 6 x
-    parameters outside nn.Embedding x tokens.
+    parameters outside nn.Embedding x tokens of the main input, which an encoder reads if the model
+    has one.
     """
     parameters = work.architecture.parameters
-    return 6 * (parameters.total - parameters.table - parameters.positions) * work.tokens
+    embeddings = parameters.table + parameters.positions + parameters.other_embeddings
+    return 6 * (parameters.total + parameters.other_parts - embeddings) * work.tokens
 
 
-TOTAL_FLOS = (
+TOTAL_FLOS = _add_rules_of_other_parts(
     ArchitectureFormula(
         "total-flos",
         "5.23",
@@ -228,12 +253,13 @@ TOTAL_FLOS = (
         source="transformers/trainer.py: Trainer.floating_point_ops",
         prints="total_flos",
         per="sequence",
+        covers=ALL_PARTS,
     )
     .adds("formula.head-missing", of.minus_tied_head_macs)
     .adds("formula.all-experts", of.inactive_expert_macs)
     .adds("formula.norms-as-matmul", of.norm_parameter_macs)
     .adds("formula.biases-as-matmul", of.bias_parameter_macs)
-    .adds("formula.attention-missing", of.minus_attention_macs)
+    .adds("formula.other-modality", of.other_part_macs_without_embeddings)
 )
 
 
@@ -261,6 +287,7 @@ LLM_FOUNDRY = (
         source="llmfoundry/models/mpt/modeling_mpt.py: flops_per_batch",
         prints="flops_per_batch",
         per="sequence",
+        covers=_MATRICES,
     )
     .adds(
         "formula.embedding-as-matmul", of.embedding_lookup_macs_if_untied, of.position_table_macs

@@ -109,6 +109,7 @@ MEGATRON_DEEPSPEED = (
         of.extra_attention_macs_of_divided_width,
     )
     .adds("formula.low-rank", of.extra_macs_of_latent_as_square)
+    .adds("formula.projection-missing", of.minus_other_projection_macs)
     .adds("formula.ffn-width", extra_macs_of_representative_ffn)
     .adds("formula.router-missing", of.minus_router_macs)
 )
@@ -165,6 +166,7 @@ GPT_NEOX = (
         of.extra_attention_macs_of_hidden_width,
     )
     .adds("formula.low-rank", of.extra_macs_of_latent_as_square)
+    .adds("formula.projection-missing", of.minus_other_projection_macs)
     .adds("formula.ffn-width", extra_macs_of_gpt_neox_ffn)
     .adds("formula.router-missing", of.minus_router_macs)
     .adds("formula.head-scaled", minus_quarter_of_head_flops, factor=1)
@@ -214,7 +216,9 @@ def extra_macs_of_cookbook_projections(work: TokenSequence) -> int:
     whose total width is the hidden size; layers with latent projections are left out.
     """
     latent = work.sum_attention(lambda layer: 4 * work.architecture.hidden**2 * layer.is_latent)
-    exact = work.sum_attention(lambda layer: 0 if layer.is_latent else layer.projections)
+    exact = work.sum_attention(
+        lambda layer: 0 if layer.is_latent else layer.plain_projections(work.architecture.hidden)
+    )
     return (_square_projection_macs_per_token(work) - latent - exact) * work.tokens
 
 
@@ -267,6 +271,7 @@ COOKBOOK = (
         of.extra_attention_macs_of_hidden_width,
     )
     .adds("formula.low-rank", of.extra_macs_of_latent_as_square)
+    .adds("formula.projection-missing", of.minus_other_projection_macs)
     .adds("formula.ffn-width", extra_macs_of_cookbook_ffn)
     .adds("formula.recompute", layer_recompute_macs, factor=2)
     .adds("formula.head-forward-only", of.minus_head_macs, factor=4)
@@ -342,6 +347,7 @@ CHINCHILLA = (
     .adds("formula.embedding-as-matmul", of.embedding_lookup_macs)
     .adds("formula.gqa-ignored", of.extra_macs_of_ungrouped_keys)
     .adds("formula.low-rank", extra_macs_of_latent_as_heads)
+    .adds("formula.projection-missing", of.minus_other_projection_macs)
     .adds("formula.head-dim-assumed", of.extra_attention_macs_of_value_dim)
     .adds("formula.glu-as-two-matrices", of.minus_gate_macs)
     .adds("formula.router-missing", of.minus_router_macs)

@@ -137,15 +137,78 @@ def minus_router_macs(work: TokenSequence) -> int:
     return -work.architecture.router_macs * work.tokens
 
 
+# Other parts than decoders with attention.
+
+
+@rule_amount("tokens_of_other_stack", "(T - T') (lin + V h), T' the tokens of the decoder")
+def decoder_macs_of_source_tokens(work: TokenSequence) -> int:
+    """Return the MACs that a formula adds if it multiplies the matrices of a decoder by the tokens
+    that the encoder before it reads; negative if the decoder has more tokens.
+    """
+    return (work.tokens - work.decoder_tokens) * work.architecture.linear_macs
+
+
+@rule_amount("other_modality", "T times the parameters of parts for images or sound")
+def other_part_macs(work: TokenSequence) -> int:
+    """Return the MACs that a formula adds if it counts the parameters of parts for images or sound
+    as matrix elements that text passes: their number x tokens.
+    """
+    return work.architecture.parameters.other_parts * work.tokens
+
+
+@rule_amount(
+    "other_modality_without_embeddings",
+    "T times the parameters of parts for images or sound, without embeddings",
+)
+def other_part_macs_without_embeddings(work: TokenSequence) -> int:
+    """Return the MACs that a formula adds if it counts the parameters of parts for images or
+    sound, except embeddings, as matrix elements that text passes: their number x tokens.
+    """
+    parameters = work.architecture.parameters
+    return (parameters.other_parts - parameters.other_embeddings) * work.tokens
+
+
+@rule_amount("scan_dropped", "-scan of each state space")
+def minus_scan_macs(work: TokenSequence) -> int:
+    """Return minus the MACs of the scans of state spaces, for a formula that does not count
+    them.
+    """
+    return -work.scan_macs
+
+
+@rule_amount("convolution_dropped", "-channels x kernel (T + kernel - 1) of each state space")
+def minus_convolution_macs(work: TokenSequence) -> int:
+    """Return minus the MACs of the convolutions of state spaces, for a formula that does not count
+    them.
+    """
+    return -work.convolution_macs
+
+
+@rule_amount("convolution_ends", "-channels x kernel (kernel - 1) of each state space")
+def minus_macs_of_convolution_ends(work: TokenSequence) -> int:
+    """Return minus the MACs of convolutions after the last token, for a formula that counts their
+    parameters once for each token.
+    """
+    return work.architecture.parameters.convolutions * work.tokens - work.convolution_macs
+
+
+@rule_amount("layers_once", "-T times the matrix elements that a token passes again")
+def minus_repeated_layer_macs(work: TokenSequence) -> int:
+    """Return minus the MACs of layers that share the weights of earlier layers, for a formula that
+    counts each parameter once.
+    """
+    return -work.architecture.extra_shared_weights * work.tokens
+
+
 # Attention: pairs of a query and a key.
 
 
-@rule_amount("attention_dropped", "-A T^2")
+@rule_amount("attention_dropped", "-A T^2, also of an encoder and of attention to it")
 def minus_attention_macs(work: TokenSequence) -> int:
     """Return minus the MACs of attention over all pairs of tokens, for a formula that does not
     count it.
     """
-    return -work.architecture.macs_per_pair * work.tokens**2
+    return -work.attention_macs
 
 
 @rule_amount("attention_square", "+A T^2, before halving")
@@ -339,6 +402,20 @@ def extra_macs_of_square_projections(work: TokenSequence) -> int:
             else 4 * hidden * hidden
             - 2 * hidden * layer.heads * (layer.head_dim + layer.value_dim)
         )
+    )
+
+
+@rule_amount(
+    "other_projections",
+    "-(projections - h (H + KV) (dqk + dv)) T in each layer: matrices such as those of gates",
+)
+def minus_other_projection_macs(work: TokenSequence) -> int:
+    """Return minus the MACs of attention projections other than those of queries, keys, values and
+    the output; layers with latent projections are left out.
+    """
+    hidden = work.architecture.hidden
+    return work.tokens * work.sum_attention(
+        lambda layer: layer.plain_projections(hidden) - layer.projections
     )
 
 

@@ -1,6 +1,6 @@
 """Define a formula over an architecture as a tool: its number, and the rules that explain it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Literal
 
 from crossflops.ir.architecture import AttentionSizes, FormulaTraits, TokenSequence
@@ -11,6 +11,9 @@ TRAINING, FORWARD = 6, 2  # FLOPs of a MAC: three passes, or one
 _FLOPS_PER_MAC: dict[Passes, int] = {"training": TRAINING, "forward": FORWARD}
 
 Amount = Callable[[TokenSequence], int]
+Part = Literal[
+    "encoder", "state space", "shared layer", "other matrix"
+]  # of models, beyond decoders of attention
 
 
 def rule_amount(rule_name: str, formula: str) -> Callable[[Amount], Amount]:
@@ -29,10 +32,51 @@ def rule_amount(rule_name: str, formula: str) -> Callable[[Amount], Amount]:
     return set_rule_name_and_formula
 
 
+@rule_amount("encoder", "An encoder: the formula is about decoders alone")
+def encoder_layer_count(work: TokenSequence) -> int:
+    """Return the number of layers of an encoder before the decoder; 0 for a decoder alone."""
+    return len(work.architecture.encoder)
+
+
+@rule_amount(
+    "state_space",
+    "A layer with a state space or a convolution: the formula is about attention in each",
+)
+def state_space_count(work: TokenSequence) -> int:
+    """Return the number of layers that have a state space."""
+    return len(work.architecture.state_spaces)
+
+
+@rule_amount(
+    "shared_layer",
+    "Layers that share weights: the formula is about weights that are used once",
+)
+def extra_shared_weight_count(work: TokenSequence) -> int:
+    """Return the number of matrix elements that a token passes again in a later layer."""
+    return work.architecture.extra_shared_weights
+
+
+@rule_amount("other_matrix", "Matrices outside of attention, feed-forward parts and the output")
+def other_matrix_elements(work: TokenSequence) -> int:
+    """Return the number of elements of matrices that a formula over layers does not know."""
+    return work.architecture.other_matrices
+
+
+_AMOUNTS_OF_PARTS: dict[Part, Amount] = {
+    "encoder": encoder_layer_count,
+    "state space": state_space_count,
+    "shared layer": extra_shared_weight_count,
+    "other matrix": other_matrix_elements,
+}
+ALL_PARTS: tuple[Part, ...] = tuple(_AMOUNTS_OF_PARTS)
+
+
 class ArchitectureFormula:
     """A formula in one edition, and its rules, whose amounts are forward MACs of a sequence.
 
-    A rule is booked with the FLOPs of a MAC in the passes that the formula is about.
+    A rule is booked with the FLOPs of a MAC in the passes that the formula is about. A formula is
+    about decoders with attention in each layer, and rejects models with other parts, except for
+    those that it `covers`.
     """
 
     def __init__(
@@ -45,6 +89,7 @@ class ArchitectureFormula:
         prints: str,
         per: Literal["token", "sequence"] = "token",
         passes: Passes = "training",
+        covers: Collection[Part] = (),
     ) -> None:
         self.factor = _FLOPS_PER_MAC[passes]
         self._tool = Tool(
@@ -58,6 +103,9 @@ class ArchitectureFormula:
             formula=FormulaTraits(number=number, per=per, passes=passes),
         )
         self._rules: Rules = self._tool.rules("architecture", source=source)
+        for part, amount in _AMOUNTS_OF_PARTS.items():
+            if part not in covers:
+                self.fails(amount)
 
     def adds(
         self, cause: str, *amounts: Amount, factor: int | None = None
@@ -93,16 +141,16 @@ def _rule_name(amount: Amount) -> str:
 
 def attentions_without_window(work: TokenSequence) -> Iterator[AttentionSizes]:
     """Yield the attention sizes of each layer that has no window shorter than the sequence."""
-    for layer in work.architecture.layers:
-        if not has_window_shorter_than(layer.attention, work.tokens):
-            yield layer.attention
+    for attention in work.architecture.attentions:
+        if not has_window_shorter_than(attention, work.tokens):
+            yield attention
 
 
 def attentions_with_window(work: TokenSequence) -> Iterator[AttentionSizes]:
     """Yield the attention sizes of each layer that has a window shorter than the sequence."""
-    for layer in work.architecture.layers:
-        if has_window_shorter_than(layer.attention, work.tokens):
-            yield layer.attention
+    for attention in work.architecture.attentions:
+        if has_window_shorter_than(attention, work.tokens):
+            yield attention
 
 
 def has_window_shorter_than(attention: AttentionSizes, tokens: int) -> bool:

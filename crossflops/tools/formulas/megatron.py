@@ -6,15 +6,17 @@ copy, utils/flop_utils.py, which from 0.5.0 on counts any gate, and windows pair
 requests 3029 and 3947); NeMo has a function for each family, utils/flops_formulas.py.
 """
 
-from crossflops.ir.architecture import AttentionSizes, TokenSequence
+from crossflops.ir.architecture import AttentionSizes, StateSpace, TokenSequence
 from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
 from crossflops.tools.formulas.formula import (
     ArchitectureFormula,
+    Part,
     attentions_with_window,
     rule_amount,
 )
 
+_COVERED: tuple[Part, ...] = ("state space",)
 _DIVISIBLE = 128  # make_vocab_size_divisible_by, without tensor parallelism
 
 
@@ -59,14 +61,92 @@ def _matrix_macs_per_token(work: TokenSequence, gates: bool) -> int:
     )
 
 
-@with_formula("6 (lin - router) + 3 A T for each token; a gate is a third matrix if it is SiLU")
+# Hybrid layers: a state space of Mamba-2, whose inner width is twice that of the model.
+
+
+def _mamba_layers(work: TokenSequence) -> tuple[StateSpace, ...]:
+    """Return the state spaces of a model, without delta rules."""
+    spaces = work.architecture.state_spaces
+    return tuple(space for space in spaces if isinstance(space, StateSpace))
+
+
+def _mamba_projection_macs_per_token(work: TokenSequence) -> int:
+    """Return the MACs per token of the projections of all state spaces by Megatron's formulas,
+    which take twice the hidden size as the inner width: h (3 D + 2 G N + H) each, D = 2 h.
+    """
+    hidden = work.architecture.hidden
+    return sum(
+        hidden * (6 * hidden + 2 * space.groups * space.state + space.heads)
+        for space in _mamba_layers(work)
+    )
+
+
+def _mamba_scan_flops_per_token(work: TokenSequence) -> int:
+    """Return the training FLOPs per token of all scans by Megatron's formulas: 3 x 7 D N each,
+    D = 2 h and N the size of a state.
+    """
+    hidden = work.architecture.hidden
+    return sum(3 * 7 * 2 * hidden * space.state for space in _mamba_layers(work))
+
+
+@rule_amount(
+    "mamba_projections", "(h (3 D + 2 G N + H) - projections) T of each state space, D = 2 h"
+)
+def extra_mamba_projection_macs(work: TokenSequence) -> int:
+    """Return how many more MACs Megatron's formulas count for the projections of state spaces,
+    because they take twice the hidden size as the inner width.
+    """
+    exact = work.architecture.state_space_projection_macs
+    return (_mamba_projection_macs_per_token(work) - exact) * work.tokens
+
+
+@rule_amount("mamba_scan", "21 D N T - 6 scan of each state space, D = 2 h")
+def extra_mamba_scan_flops(work: TokenSequence) -> int:
+    """Return how many more training FLOPs Megatron's formulas count for the scans of state spaces
+    than the scan in chunks has.
+    """
+    return _mamba_scan_flops_per_token(work) * work.tokens - 6 * work.scan_macs
+
+
+@rule_amount(
+    "other_state_space",
+    "A delta rule, a state space of Mamba, or one next to attention in a layer: its hybrid layers "
+    "are attention or Mamba-2",
+)
+def has_other_state_space(work: TokenSequence) -> int:
+    """Return 1 if a layer has a state space other than those of Megatron's hybrid models, else
+    0.
+    """
+    own = [
+        layer.state_space
+        for layer in work.architecture.layers
+        if isinstance(layer.state_space, StateSpace)
+        and layer.state_space.chunk
+        and not layer.attention
+    ]
+    return int(len(own) < len(work.architecture.state_spaces))
+
+
+def _hybrid_training_flops(work: TokenSequence) -> int:
+    """Return the training FLOPs of a sequence in the state spaces of a hybrid model by Megatron's
+    formulas; 0 for a model without them.
+    """
+    per_token = 6 * _mamba_projection_macs_per_token(work) + _mamba_scan_flops_per_token(work)
+    return per_token * work.tokens
+
+
+@with_formula(
+    "6 (lin - router) + 3 A T for each token; a gate is a third matrix if it is SiLU; "
+    "6 h (3 D + 2 G N + H) + 21 D N of a state space, D = 2 h"
+)
 def megatron_lm_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by Megatron-LM's formula, which counts half of all
     pairs of tokens, and a gate matrix only if the activation is SiLU.
     """
     tokens = work.tokens
     dense = _matrix_macs_per_token(work, gates=of.is_swiglu(work))
-    return 6 * dense * tokens + 3 * work.architecture.macs_per_pair * tokens**2
+    attention = 3 * work.architecture.macs_per_pair * tokens**2
+    return 6 * dense * tokens + attention + _hybrid_training_flops(work)
 
 
 def _attentions_counted_with_window(work: TokenSequence) -> tuple[AttentionSizes, ...]:
@@ -78,7 +158,7 @@ def _attentions_counted_with_window(work: TokenSequence) -> tuple[AttentionSizes
     return (
         tuple(attentions_with_window(work))
         if skips or not tuple(attentions_with_window(work))
-        else tuple(layer.attention for layer in model.layers)
+        else model.attentions
     )
 
 
@@ -101,7 +181,8 @@ def megatron_bridge_training_flops(work: TokenSequence) -> int:
     within = work.sum_attention(lambda layer: layer.macs_per_pair, windowed)
     others = work.architecture.macs_per_pair - within
     dense = _matrix_macs_per_token(work, gates=True) * tokens
-    return 6 * (dense + within * pairs) + 3 * others * tokens**2
+    attention = 6 * within * pairs + 3 * others * tokens**2
+    return 6 * dense + attention + _hybrid_training_flops(work)
 
 
 @rule_amount(
@@ -135,13 +216,17 @@ def minus_macs_of_assumed_windows(work: TokenSequence) -> int:
 
 
 def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
-    """Add the rules that all Megatron formulas share, for latent norms, the router and the padded
-    vocabulary; return the formula.
+    """Add the rules that all Megatron formulas share, for latent norms, the router, the padded
+    vocabulary and hybrid layers; return the formula.
     """
     return (
         formula.adds("formula.norms-as-matmul", of.latent_norm_parameter_macs)
         .adds("formula.router-missing", of.minus_router_macs)
         .adds("formula.vocab-padded", extra_macs_of_vocabulary_padding)
+        .adds("formula.state-space-width", extra_mamba_projection_macs)
+        .adds("formula.convolution-missing", of.minus_convolution_macs)
+        .adds("formula.scan-estimated", extra_mamba_scan_flops, factor=1)
+        .fails(has_other_state_space)
     )
 
 
@@ -150,7 +235,13 @@ def _megatron_lm_formula(tool: str, edition: str, source: str) -> ArchitectureFo
     name, edition and source.
     """
     formula = ArchitectureFormula(
-        tool, edition, megatron_lm_training_flops, source=source, prints="FLOPs", per="sequence"
+        tool,
+        edition,
+        megatron_lm_training_flops,
+        source=source,
+        prints="FLOPs",
+        per="sequence",
+        covers=_COVERED,
     )
     return (
         _add_megatron_rules(formula)
@@ -172,6 +263,7 @@ BRIDGE = (
             source=_BRIDGE,
             prints="FLOPs",
             per="sequence",
+            covers=_COVERED,
         )
     )
     .adds("formula.causal-half", all_pairs_macs_counted_without_window, factor=-3)

@@ -10,8 +10,9 @@ Its Hugging Face backend passes d for dqk + dv, and sees no table to take out.
 from crossflops.ir.architecture import TokenSequence
 from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
-from crossflops.tools.formulas.formula import Amount, ArchitectureFormula
+from crossflops.tools.formulas.formula import Amount, ArchitectureFormula, Part
 
+_MATRICES: tuple[Part, ...] = ("other matrix",)  # it counts all parameters of the model
 _SOURCE = "torchtitan/models/utils.py: get_dense_model_nparams_and_flops"
 
 
@@ -71,7 +72,12 @@ def _torchtitan_formula(
 ) -> ArchitectureFormula:
     """Return torchtitan's formula for training FLOPs per token in one edition, without rules."""
     return ArchitectureFormula(
-        "torchtitan", edition, training_flops, source=source, prints="num_flops_per_token"
+        "torchtitan",
+        edition,
+        training_flops,
+        source=source,
+        prints="num_flops_per_token",
+        covers=_MATRICES,
     )
 
 

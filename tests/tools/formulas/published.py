@@ -44,14 +44,14 @@ def made(
     )
 
 
-def attention(hidden, heads, kv_heads, depth, window=None):
-    """Return attention whose projections are Q, K, V and the output."""
+def attention(hidden, heads, kv_heads, depth, window=None, gates=0):
+    """Return attention whose projections are Q, K, V, the output, and `gates` more elements."""
     return AttentionSizes(
         heads=heads,
         kv_heads=kv_heads,
         head_dim=depth,
         value_dim=depth,
-        projections=2 * hidden * heads * depth + 2 * hidden * kv_heads * depth,
+        projections=2 * hidden * heads * depth + 2 * hidden * kv_heads * depth + gates,
         window=window,
     )
 
@@ -149,8 +149,9 @@ def random_architecture(draw):
             )  # fmt: skip
         else:
             core = attention(
-                hidden, heads, heads // groups, draw.choice([8, 10, 32]), draw.choice([None, 9])
-            )
+                hidden, heads, heads // groups, draw.choice([8, 10, 32]), draw.choice([None, 9]),
+                draw.choice([0, 0, 33]),
+            )  # fmt: skip
         ffn = FeedForward(hidden=hidden, width=draw.randint(8, 90), gated=gated)
         if mixture and draw.random() < 0.7:
             ffn = FeedForward(

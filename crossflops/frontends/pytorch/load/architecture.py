@@ -5,45 +5,47 @@ of heads, windows and experts from the config. A model whose matrices are not al
 is refused, and not guessed at.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from crossflops.errors import InputError
+from crossflops.frontends.pytorch.load.attention_heads import (
+    AttentionHeads,
+    AttentionPosition,
+    iterate_attention_heads,
+)
+from crossflops.frontends.pytorch.load.encoder_layers import read_encoder_decoder_layers
+from crossflops.frontends.pytorch.load.language_parameters import (
+    LanguageParameter,
+    decoder_path,
+    elements_by_kind,
+    iterate_parameters,
+    matrix_elements_of_layers,
+    parameter_table,
+    state_space_modules,
+)
 from crossflops.ir.architecture import (
     AttentionSizes,
     DecoderLayer,
     FeedForward,
+    GatedDelta,
     LanguageArchitecture,
-    ParameterTable,
+    StateSpace,
 )
 
-_HINT = "give a decoder-only language model of transformers, such as hf:config.json"
+_HINT = "give a language model of transformers for text, such as hf:config.json"
+_COUNT_HINT = "leave out --llm and --as, and count the model"
 _FORMULAS = "the published FLOP formulas for language models"
-_LAYER = re.compile(r"\.(\d+)\.")
-_ROUTER = re.compile(r"(\.gate|\.router|shared_expert_gate)\.weight$")
-_SHARED = "shared_expert"
-_ATTENTION = re.compile(r"attn|attention")
-_HEAD_NORM = re.compile(r"\.(q|k|query|key)_(layer)?norm\b")
-_RANK_NORM = re.compile(r"\.(q|kv)_a_layernorm\b")
+_DELTA_CHUNK = 64  # chunk_size of torch_chunk_gated_delta_rule, which no config changes
 # Gates of GPT-OSS are x sigmoid(1.702 x), clamped, whatever its config names.
 _OWN_ACTIVATIONS = {"gpt_oss": "clamped_swish"}
 
 
-class _Parameter(msgspec.Struct, frozen=True):
-    """A parameter: its name, its number of elements, its kind, and its layer (-1 for none)."""
-
-    name: str
-    numel: int
-    kind: str
-    layer: int
-
-
 def read_architecture(model: Any) -> LanguageArchitecture:
-    """Return the sizes of a causal language model of transformers, by layer. Raises InputError for
-    any other model.
+    """Return the sizes of a language model of transformers for text, by layer. Raises InputError
+    for any other model.
+
+    Of a model that also reads images or sound, these are the sizes of its text decoder.
     """
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
@@ -52,49 +54,60 @@ def read_architecture(model: Any) -> LanguageArchitecture:
             "config",
             _HINT,
         )
-    _require_text_decoder(model, config)
-    parameters = tuple(_iterate_parameters(model))
-    table = _parameter_table(model, parameters)
-    tied = not table.head
-    hidden, vocabulary = config.hidden_size, _vocabulary_size(model)
-    layers = tuple(
-        DecoderLayer(
-            _layer_attention(config, parameters, index), _layer_ffn(config, parameters, index)
-        )
-        for index in range(config.num_hidden_layers)
-    )
+    _require_output_matrix(model)
+    try:
+        return _read_text_architecture(model, config)
+    except (AttributeError, TypeError, KeyError, StopIteration) as error:
+        raise InputError(
+            f"{_FORMULAS} do not support {config.model_type}: its config has other names than "
+            f"those that are known ({str(error).splitlines()[0] if str(error) else 'experts'})",
+            _COUNT_HINT,
+        ) from error
+
+
+def _read_text_architecture(model: Any, config: Any) -> LanguageArchitecture:
+    """Return the sizes of a language model, whose matrices must all be described."""
+    parameters = tuple(iterate_parameters(model))
+    table = parameter_table(parameters)
+    if getattr(config, "is_encoder_decoder", False):
+        text = config
+        encoder, layers = read_encoder_decoder_layers(model, parameters)
+    else:
+        text = config.get_text_config() if decoder_path(model) else config
+        encoder, layers = (), tuple(_iterate_decoder_layers(model, text, parameters))
+    vocabulary, hidden = model.get_output_embeddings().weight.shape
     architecture = LanguageArchitecture(
         model_type=config.model_type,
         hidden=hidden,
         vocabulary=vocabulary,
-        tied=tied,
-        activation=_OWN_ACTIVATIONS.get(config.model_type, _activation_name(config)),
+        tied=not table.head,
+        activation=_OWN_ACTIVATIONS.get(config.model_type, _activation_name(text)),
         layers=layers,
         parameters=table,
+        encoder=encoder,
+        other_matrices=elements_by_kind(parameters).get("other_matrix", 0),
     )
+    passed = matrix_elements_of_layers(parameters)
     read = (
-        architecture.linear_macs - architecture.head_macs + architecture.inactive_weights
-    )  # elements of the matrices
-    if read != table.matrices or table.table != architecture.head_macs:
+        architecture.extra_shared_weights + table.matrices
+    )  # elements of matrices, by the config
+    if table.table != architecture.head_macs:
         raise InputError(
-            f"{_FORMULAS} do not support {config.model_type}: its matrices have {table.matrices} "
+            f"{_FORMULAS} do not support {config.model_type}: its table of embeddings has "
+            f"{table.table} elements, and its output matrix {architecture.head_macs}",
+            _COUNT_HINT,
+        )
+    if read != passed:
+        raise InputError(
+            f"{_FORMULAS} do not support {config.model_type}: its matrices have {passed} "
             f"elements, but its config describes {read}",
-            "leave out --llm and --as, and count the model",
+            _COUNT_HINT,
         )
     return architecture
 
 
-def _require_text_decoder(model: Any, config: Any) -> None:
-    """Raise InputError unless the model is a decoder of text alone with an output matrix."""
-    if getattr(config, "is_encoder_decoder", False):
-        raise InputError(
-            f"{_FORMULAS} do not support {config.model_type}: it has an encoder and a decoder",
-            _HINT,
-        )
-    if getattr(config, "vision_config", None) or getattr(config, "audio_config", None):
-        raise InputError(
-            f"{_FORMULAS} do not support {config.model_type}: it reads more than text", _HINT
-        )
+def _require_output_matrix(model: Any) -> None:
+    """Raise InputError unless the model has an output matrix over a vocabulary."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is None:
         raise InputError(
@@ -102,125 +115,123 @@ def _require_text_decoder(model: Any, config: Any) -> None:
             "vocabulary",
             _HINT,
         )
-    if not hasattr(config, "num_attention_heads"):
-        raise InputError(
-            f"{_FORMULAS} do not support {config.model_type}: its config has no attention heads",
-            _HINT,
-        )
-
-
-def _vocabulary_size(model: Any) -> int:
-    """Return the number of tokens in a language model's vocabulary, from its output matrix."""
-    size: int = model.get_output_embeddings().weight.shape[0]
-    return size
 
 
 def _activation_name(config: Any) -> str:
     """Return the name of the activation function in the config of a model; "" if none is named."""
-    for name in ("hidden_act", "hidden_activation", "activation_function", "activation"):
+    for name in (
+        "hidden_act",
+        "hidden_activation",
+        "activation_function",
+        "activation",
+        "mlp_hidden_act",
+    ):
         if isinstance(value := getattr(config, name, None), str):
             return value
     return ""
 
 
-def _iterate_parameters(model: Any) -> Iterator[_Parameter]:
-    """Yield name, number of elements, kind and layer of each parameter of a model, shared ones
-    once.
+def _iterate_decoder_layers(
+    model: Any, config: Any, parameters: Sequence[LanguageParameter]
+) -> Iterator[DecoderLayer]:
+    """Yield the layers of a decoder. Raises InputError for a layer without attention, unless the
+    model has state spaces.
     """
-    table = model.get_input_embeddings().weight
-    head = model.get_output_embeddings().weight
-    owners = dict(model.named_modules())
-    for name, parameter in model.named_parameters():
-        owner = owners[name.rpartition(".")[0]]
-        layer = _LAYER.search(name)
-        index = int(layer[1]) if layer else -1
-        if parameter is table:
-            kind = "table"
-        elif parameter is head:
-            kind = "head"
-        else:
-            kind = _parameter_kind(name, parameter, owner)
-        yield _Parameter(name, parameter.numel(), kind, index)
-
-
-def _parameter_kind(name: str, parameter: Any, owner: Any) -> str:
-    """Return the kind of a parameter, which its name and its module decide: "norm", "bias", "ffn",
-    ...
-    """
-    class_name = type(owner).__name__
-    if "norm" in class_name.lower():
-        return "norm"
-    if "embedding" in class_name.lower():
-        return "position"
-    if parameter.dim() < 2 or name.endswith("bias"):
-        return "expert_bias" if ".experts." in name else "bias"
-    if _ROUTER.search(name):
-        return "router"
-    if _SHARED in name:
-        return "shared"
-    if ".experts." in name:
-        return "expert"
-    return "attention" if _ATTENTION.search(name) else "ffn"
-
-
-def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> ParameterTable:
-    """Return the numbers of parameter elements of a model by kind: input table, head, norms,
-    biases, matrices.
-    """
-
-    def element_count(
-        *kinds: str, like: re.Pattern[str] | None = None, layer: int | None = None
-    ) -> int:
-        """Return the number of elements of the parameters of these kinds, name pattern and layer;
-        all if not given.
-        """
-        return sum(
-            parameter.numel
-            for parameter in parameters
-            if (not kinds or parameter.kind in kinds)
-            and (like is None or like.search(parameter.name))
-            and (layer is None or parameter.layer == layer)
+    spaces = _layer_state_spaces(model, config, parameters)
+    heads = dict(iterate_attention_heads(model))
+    for index in range(config.num_hidden_layers):
+        own = [parameter for parameter in parameters if parameter.layer == index]
+        elements, sizes = elements_by_kind(own), _config_of_layer(config, index)
+        if not spaces and not elements.get("attention"):
+            raise InputError(
+                f"{_FORMULAS} do not support {config.model_type}: its layer {index} has no "
+                "attention",
+                _COUNT_HINT,
+            )
+        position = AttentionPosition(in_encoder=False, layer=index)
+        yield DecoderLayer(
+            _layer_attention(sizes, elements["attention"], heads.get(position), index)
+            if elements.get("attention")
+            else None,
+            _layer_ffn(sizes, elements, own),
+            spaces.get(index),
         )
 
-    return ParameterTable(
-        total=element_count(),
-        table=element_count("table"),
-        positions=element_count("position"),
-        head=element_count("head"),
-        norms=element_count("norm"),
-        head_norms=element_count("norm", like=_HEAD_NORM),
-        rank_norms=element_count("norm", like=_RANK_NORM),
-        final_norm=element_count("norm", layer=-1),
-        biases=element_count("bias", "expert_bias"),
-        expert_biases=element_count("expert_bias"),
-        matrices=element_count("router", "shared", "expert", "attention", "ffn"),
+
+def _config_of_layer(config: Any, index: int) -> Any:
+    """Return the config of a layer: that of the model, unless sizes differ between its layers."""
+    layers = getattr(config, "per_layer_config", None)
+    return config if layers is None else layers[index]
+
+
+def _layer_state_spaces(
+    model: Any, config: Any, parameters: Sequence[LanguageParameter]
+) -> Mapping[int, StateSpace | GatedDelta]:
+    """Return the state spaces and delta rules of a model by layer. Raises InputError for one of
+    another kind.
+    """
+    spaces = {}
+    for path, module in state_space_modules(model).items():
+        own = [parameter for parameter in parameters if parameter.name.startswith(f"{path}.")]
+        space = _read_state_space(module, elements_by_kind(own)["state_space"])
+        if space is None:
+            raise InputError(
+                f"{_FORMULAS} do not support {config.model_type}: its {type(module).__name__} is "
+                "neither attention, nor a delta rule, nor a state space of Mamba",
+                _COUNT_HINT,
+            )
+        spaces[own[0].layer] = space
+    return spaces
+
+
+def _read_state_space(module: Any, projections: int) -> StateSpace | GatedDelta | None:
+    """Return the sizes of a state space of Mamba or Mamba-2, of a gated delta rule or of a short
+    convolution, from the attributes of its module; None for another one.
+    """
+    convolution = module.conv1d if hasattr(module, "conv1d") else module.conv
+    channels, depth_of_filter, kernel = convolution.weight.shape
+    if depth_of_filter > 1:
+        return None
+    if convolution is getattr(module, "conv", None):
+        return StateSpace(
+            projections=projections, channels=channels, kernel=kernel, heads=0, head_dim=0, state=0
+        )
+    if hasattr(module, "chunk_size") and hasattr(module, "n_groups"):
+        heads, depth = module.num_heads, module.head_dim
+        groups, chunk = module.n_groups, module.chunk_size
+    elif hasattr(module, "x_proj") or hasattr(module, "x_proj_weight"):
+        heads, depth, groups, chunk = 1, channels, 1, 0
+    elif hasattr(module, "head_k_dim") and hasattr(module, "head_v_dim"):
+        return GatedDelta(
+            projections=projections,
+            channels=channels,
+            kernel=kernel,
+            heads=module.num_v_heads,
+            key_dim=module.head_k_dim,
+            value_dim=module.head_v_dim,
+            chunk=_DELTA_CHUNK,
+        )
+    else:
+        return None
+    return StateSpace(
+        projections=projections,
+        channels=channels,
+        kernel=kernel,
+        heads=heads,
+        head_dim=depth,
+        state=module.ssm_state_size,
+        groups=groups,
+        chunk=chunk,
     )
 
 
-def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping[str, int]:
-    """Return for each kind of parameter the number of elements that the parameters of a layer
-    have.
-    """
-    elements: dict[str, int] = {}
-    for parameter in parameters:
-        if parameter.layer == layer:
-            elements[parameter.kind] = elements.get(parameter.kind, 0) + parameter.numel
-    return elements
-
-
 def _layer_attention(
-    config: Any, parameters: tuple[_Parameter, ...], layer: int
+    config: Any, projections: int, own: AttentionHeads | None, layer: int
 ) -> AttentionSizes:
-    """Return the attention sizes of a layer, from its config and its parameters. Raises InputError
-    if it has no attention.
+    """Return the attention sizes of a layer, from its config, the elements of its projections, and
+    the heads of its module, if it names them.
     """
-    heads: int = config.num_attention_heads
-    projections = _elements_by_kind(parameters, layer).get("attention", 0)
-    if not projections:
-        raise InputError(
-            f"{_FORMULAS} do not support {config.model_type}: its layer {layer} has no attention",
-            "leave out --llm and --as, and count the model",
-        )
+    heads: int = own.count if own else config.num_attention_heads
     latent = getattr(config, "kv_lora_rank", None)
     if latent:
         return AttentionSizes(
@@ -233,10 +244,10 @@ def _layer_attention(
             key_rank=latent,
             rotary_dim=config.qk_rope_head_dim,
         )
-    depth = getattr(config, "head_dim", None) or config.hidden_size // heads
+    depth = own.depth if own else getattr(config, "head_dim", None) or config.hidden_size // heads
     return AttentionSizes(
         heads=heads,
-        kv_heads=_key_head_count(config),
+        kv_heads=heads // own.group if own and own.group > 1 else _key_head_count(config),
         head_dim=depth,
         value_dim=depth,
         projections=projections,
@@ -249,8 +260,8 @@ def _key_head_count(config: Any) -> int:
     model.
     """
     heads: int = config.num_attention_heads
-    if hasattr(config, "multi_query"):  # Falcon
-        if config.new_decoder_architecture:
+    if hasattr(config, "multi_query"):  # Falcon, GPTBigCode
+        if getattr(config, "new_decoder_architecture", False):
             return int(config.num_kv_heads)
         return 1 if config.multi_query else heads
     return getattr(config, "num_key_value_heads", None) or heads
@@ -265,14 +276,17 @@ def _visible_key_count(config: Any, layer: int) -> int | None:
     return window if kinds is None or kinds[layer] == "sliding_attention" else None
 
 
-def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> FeedForward:
-    """Return the sizes of the feed-forward part of a layer, from its config and its parameters."""
-    elements, hidden = _elements_by_kind(parameters, layer), config.hidden_size
+def _layer_ffn(
+    config: Any, elements: Mapping[str, int], own: Sequence[LanguageParameter]
+) -> FeedForward:
+    """Return the sizes of the feed-forward part of a layer, from its config, the elements of its
+    parameters by kind, and the parameters.
+    """
+    hidden = config.hidden_size
+    dense = elements.get("ffn", 0) + elements.get("shared", 0)
     if not elements.get("expert"):
-        width = _ffn_width(config)
-        return FeedForward(
-            hidden=hidden, width=width, gated=elements.get("ffn", 0) == 3 * hidden * width
-        )
+        width = _dense_width(config, dense, own) if dense else 0
+        return FeedForward(hidden=hidden, width=width, gated=dense == 3 * hidden * width)
     experts = next(
         int(number)
         for name in ("num_local_experts", "num_experts", "n_routed_experts")
@@ -280,7 +294,7 @@ def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> F
     )
     width = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
     gated = elements["expert"] == 3 * hidden * width * experts
-    shared = elements.get("shared", 0) // ((3 if gated else 2) * hidden)
+    shared = dense // ((3 if gated else 2) * hidden)
     return FeedForward(
         hidden=hidden,
         width=width,
@@ -290,6 +304,23 @@ def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> F
         shared_width=shared,
         router=elements.get("router", 0),
     )
+
+
+def _dense_width(config: Any, elements: int, own: Sequence[LanguageParameter]) -> int:
+    """Return the inner width of a feed-forward part with two or three matrices of so many elements
+    together: that of the config, or a side of one of the matrices if it fits.
+    """
+    sides = (
+        side
+        for parameter in own
+        if parameter.kind in ("ffn", "shared")
+        for side in parameter.shape
+    )
+    usual = _ffn_width(config)
+    for width in (usual, *sides):
+        if elements in (2 * config.hidden_size * width, 3 * config.hidden_size * width):
+            return width
+    return usual
 
 
 def _ffn_width(config: Any) -> int:
