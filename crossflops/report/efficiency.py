@@ -198,11 +198,11 @@ class PhaseEfficiency(msgspec.Struct, frozen=True, kw_only=True):
     `tokens` are those of the prompts in a prefill, and new ones elsewhere, of all requests
     together; `passes` of the model make them. With a draft model, `prefill` and `decode` are the
     first and the later passes of the model that checks its tokens, two more phases are those of
-    the draft, and the `tokens` of all four are those that their passes take in. `macs` and `flops` (2 per MAC) are of the whole
-    phase. What begins with `device_` is of one of the `devices` that share the model: its FLOPs,
-    and the bytes that it must move: weights once a pass, the cache read and appended to, and
-    under the byte model "unfused" also `device_activation_bytes`, which operators move beyond
-    these where each runs separately.
+    the draft, and the `tokens` of all four are those that their passes take in. `macs` and `flops`
+    (2 per MAC) are of the whole phase. What begins with `device_` is of one of the `devices` that
+    share the model: its FLOPs, and the bytes that it must move: weights once a pass, the cache
+    read and appended to, and under the byte model "unfused" also `device_activation_bytes`, which
+    operators move beyond these where each runs separately.
 
     `bound_seconds` is the least time of the phase: the longer of its FLOPs at the `peak` and its
     bytes at the `bandwidth`, of which `bound` names the longer; `bound_tokens_per_second` is the

@@ -5,6 +5,7 @@ import msgspec
 from crossflops.ir.profile import Amount
 
 NATIVE = "native"  # the tool of a number that is the native count
+PER_TOKEN = " per token"  # how the unit of a number for one token ends
 
 
 class CauseAmount(msgspec.Struct, frozen=True):

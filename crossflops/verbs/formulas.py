@@ -15,7 +15,7 @@ from crossflops.report.report import Report
 if TYPE_CHECKING:
     from crossflops.rules.rule import Convention
 
-_IDS = "input_ids"
+TOKEN_IDS = "input_ids"  # the input of a model that takes tokens
 
 
 def read_source_architecture(source: Source) -> LanguageArchitecture:
@@ -48,11 +48,11 @@ def _token_shape(report: Report) -> tuple[int, int]:
     raise InputError without token ids.
     """
     for spec in report.model.inputs:
-        if spec.name == _IDS and len(spec.shape) == 2:
+        if spec.name == TOKEN_IDS and len(spec.shape) == 2:
             return spec.shape[0], spec.shape[1]
     raise InputError(
-        f"formulas require tokens, but the model has no input with the name {_IDS}",
-        f"give the tokens as {_IDS}: --input {_IDS}=1x128:int64",
+        f"formulas require tokens, but the model has no input with the name {TOKEN_IDS}",
+        f"give the tokens as {TOKEN_IDS}: --input {TOKEN_IDS}=1x128:int64",
     )
 
 

@@ -65,7 +65,7 @@ def test_totals_are_the_sums_over_all_runs(folder):
 
 
 def test_the_working_folder_stays_as_it_is(folder, monkeypatch):
-    """Paths of parts are those beside the file; a process has one working folder for all threads."""
+    """Paths of parts begin beside the file; all threads of a process share one working folder."""
     changed = []
     monkeypatch.setattr(os, "chdir", changed.append)
     for name in ("pipeline.toml", "../models/pipeline.toml"):

@@ -86,12 +86,24 @@ def test_options_that_do_not_apply_are_errors(options, message, config, capsys):
     assert len(lines) == 2
 
 
-def test_a_decoder_with_more_layers_than_its_encoder_is_refused(tmp_path, capsys):
-    """transformers makes its cache from the layers of the encoder."""
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"architectures": ["BertModel"], "model_type": "bert"}, "BertModel cannot"),
+        ({"architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper"},
+         "the input of WhisperForConditionalGeneration is input_features"),
+        ({"architectures": ["MambaForCausalLM"], "model_type": "mamba"},
+         "MambaForCausalLM does not have one"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_models_without_such_a_cache_are_refused(config, message, tmp_path, capsys):
+    """An encoder, a model of sounds and a state space, each with its reason."""
     path = tmp_path / "config.json"
-    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_heads": 2, "vocab_size": 50}
-    layers = {"num_layers": 1, "num_decoder_layers": 2}
-    config = {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", **sizes}
-    path.write_text(json.dumps({**config, **layers}))
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "d_model": 16, "vocab_size": 50}
+    small |= {"encoder_layers": 1, "decoder_layers": 1, "num_attention_heads": 2}
+    path.write_text(json.dumps({**config, **small}))
     assert main(["count", f"hf:{path}", "--prompt", "4", "--generate", "2"]) == 2
-    assert "makes a cache for the 1 layers of its encoder" in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    assert message in lines[0]
+    assert len(lines) == 2
