@@ -25,6 +25,7 @@ from crossflops.targets.request import Request
 from crossflops.verbs.model_numbers import (
     choose_conventions_and_formulas,
     predict_model_numbers,
+    with_alternative_arguments,
 )
 
 IMAGE_SIDES = (224, 160, 176, 192, 240, 256, 288, 299, 320, 384, 448, 512)
@@ -221,6 +222,8 @@ def _request_trials(
             "there (work grows at least with the number of pixels, and at most with its square)"
         )
     if not request.is_file:
+        for other, words in with_alternative_arguments(request):
+            yield _Trial(other, f"with {words}")
         yield from _setting_trials(request)
     for batch in BATCHES:
         if any(

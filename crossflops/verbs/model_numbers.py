@@ -1,5 +1,6 @@
 """Predict the number of every convention for one model at one input, from one recorded run."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from crossflops.report.model_numbers import (
 from crossflops.report.readings import native_numbers
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.targets.request import Request
-from crossflops.targets.target import restoring_imports
+from crossflops.targets.target import alternative_target_arguments, restoring_imports
 from crossflops.tools.registry import all_conventions, conventions_from_texts
 from crossflops.verbs.count import (
     CountedModel,
@@ -64,6 +65,17 @@ def choose_conventions_and_formulas(texts: Sequence[str]) -> list["Convention"]:
     Raises UnknownNameError for one that there is not.
     """
     return conventions_from_texts(texts) if texts else list(all_conventions())
+
+
+def with_alternative_arguments(request: Request) -> Iterator[tuple[Request, str]]:
+    """Yield the request with other arguments with which a library builds its model for weights,
+    and these as words of a command line.
+    """
+    if request.target is None or request.is_file or request.arguments:
+        return
+    for arguments in alternative_target_arguments(request.target):
+        words = " ".join(f"--arg {name}={json.dumps(value)}" for name, value in arguments.items())
+        yield msgspec.structs.replace(request, arguments=dict(arguments)), words
 
 
 @restoring_imports()

@@ -111,6 +111,23 @@ class Torchvision(Library):
         """Return the names of the models in torchvision's files, without quantized ones."""
         return names_in_package_sources("torchvision", "models", _TORCHVISION_NAMES)
 
+    def alternative_arguments(self, name: str) -> Sequence[Mapping[str, object]]:
+        """Return the other choice of an auxiliary classifier, if the model has one.
+
+        With weights torchvision builds a segmentation model with it, and takes it away from
+        GoogLeNet (models/googlenet.py, models/segmentation).
+        """
+        build = importlib.import_module("torchvision").models.get_model_builder(name)
+        signature = inspect.signature(build)
+        taken = dict(signature.parameters)
+        if inspect.isclass(signature.return_annotation):
+            taken |= inspect.signature(signature.return_annotation).parameters
+        return tuple(
+            {option: not taken[option].default}
+            for option in ("aux_loss", "aux_logits")
+            if option in taken
+        )
+
     def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
