@@ -330,8 +330,15 @@ class TransformersPasses(GenerationPasses):
         have none.
         """
         weight = next(self._model.parameters())
-        with getattr(weight, "fake_mode", None) or torch.device(weight.device):
-            return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+        try:
+            with getattr(weight, "fake_mode", None) or torch.device(weight.device):
+                return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+        except (RuntimeError, TypeError, OverflowError) as error:  # no memory, or no 64-bit size
+            raise InputError(
+                f"a pass takes a tensor of {' x '.join(map(str, shape))} elements, which cannot "
+                f"be made: {error_words(error)}",
+                "give a smaller --prompt, --generate or --batch",
+            ) from error
 
 
 def _evaluation_source(model: nn.Module, inputs: dict[str, Any]) -> Source:
