@@ -146,13 +146,13 @@ def _readings_of_row(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str
     """
     if isinstance(numbers, str):
         return {}
-    found = _readings_of_figure(row.figure, numbers)
-    for variant in numbers.variants if not found else ():
+    readings = _readings_of_figure(row.figure, numbers)
+    for variant in numbers.variants if not readings else ():
         for reading in _readings_of_figure(row.figure, variant).values():
             words = " ".join(filter(None, (reading.switch, variant.built_with)))
             under = msgspec.structs.replace(reading, switch=words)
-            found.setdefault(under.convention, under)
-    return found
+            readings.setdefault(under.convention, under)
+    return readings
 
 
 def _readings_of_figure(

@@ -161,7 +161,7 @@ def formula_numbers(
     for convention, account in zip(formulas, answers.accounts, strict=True):
         if account.obstacle:
             continue
-        one = ConventionNumber(
+        per_token = ConventionNumber(
             tool=account.tool,
             edition=account.edition,
             unit=f"FLOPs{PER_TOKEN}",
@@ -173,8 +173,8 @@ def formula_numbers(
                 if step.amount
             ),
         )
-        yield one
-        yield msgspec.structs.replace(one, unit="FLOPs", total=account.theirs, causes=())
+        yield per_token
+        yield msgspec.structs.replace(per_token, unit="FLOPs", total=account.theirs, causes=())
 
 
 def _conventions_of_framework(

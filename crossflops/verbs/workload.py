@@ -148,8 +148,9 @@ def refuse_invalid_token_numbers(request: Request) -> None:
         "--draft-tokens": request.draft_tokens,
     }
     for flag, number in numbers.items():
-        is_whole = isinstance(number, int) and not isinstance(number, bool)
-        if number is not None and not (is_whole and number >= 1):
+        if number is None:
+            continue
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise InputError(
                 f"{flag} must be a whole number of at least 1, got {number!r}",
                 f"give a whole number, such as {flag} 4",

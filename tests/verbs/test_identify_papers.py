@@ -8,7 +8,7 @@ import functools
 
 import pytest
 
-pytest.importorskip("torchvision", reason="torchvision is not installed")
+pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from crossflops.report.model_numbers import NATIVE
 from crossflops.report.published import parse_figure

@@ -199,7 +199,7 @@ def _build_generation_run(question: Question, workload: Workload) -> GenerationR
     byte_model: Literal["weights-once", "unfused"] = (
         "unfused" if question.roof.bytes_ == "unfused" else "weights-once"
     )
-    kept = _stored_cache_precision(workload)
+    kept = _cache_precision_of_count(workload)
     requested = question.generation.cache_dtype
     if workload.model_cache_dtype and requested:
         raise InputError(
@@ -213,13 +213,13 @@ def _build_generation_run(question: Question, workload: Workload) -> GenerationR
         cache=kept if workload.model_cache_dtype else requested or precision or kept,
         draft_cache=""
         if draft is None or requested or precision
-        else _stored_cache_precision(draft),
+        else _cache_precision_of_count(draft),
         byte_model=byte_model,
         seconds=phase_seconds(workload, rates, devices, bool(question.speed.per_device)),
     )
 
 
-def _stored_cache_precision(workload: Workload) -> str:
+def _cache_precision_of_count(workload: Workload) -> str:
     """Return the precision of the cache of a counted workload."""
     return PRECISIONS.get(workload.cache_dtype, workload.cache_dtype)
 
