@@ -81,7 +81,8 @@ def test_a_file_of_the_working_folder_is_not_a_part(folder, capsys):
     assert capsys.readouterr().err.startswith("error: vae: cannot read ../models/vae.onnx:")
 
 
-def test_code_beside_the_pipeline(folder, monkeypatch):
+@pytest.mark.torch
+def test_code_beside_the_pipeline(folder):
     """A file with a callable, a module beside the pipeline, and a file with values of inputs."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     (folder / "own.py").write_text(
