@@ -150,6 +150,7 @@ def test_a_decoder_with_fewer_layers_than_its_encoder(tmp_path):
     check_against_generate(workload, f"hf:{path}", lengths=3)
 
 
+@pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
 def test_a_decoder_with_more_layers_than_its_encoder(tmp_path):
     """transformers makes a cache for the encoder's layers, which generate cannot use; it takes the
     one that the decoder makes.
