@@ -65,6 +65,12 @@ class Library(Protocol):
         """
         return ()
 
+    def alternative_arguments(self, name: str) -> Sequence[Mapping[str, object]]:
+        """Return arguments with which the library itself builds this model for some of its
+        weights, other than by default; () if there are none.
+        """
+        return ()
+
     def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
@@ -91,12 +97,6 @@ def _unknown_model_hint(library: Library, name: str, known: Sequence[str]) -> st
     nearest = get_close_matches(name.casefold(), known, n=_NEAREST, cutoff=0)
     listed = f'; to list all names: python -c "{library.listing}"' if library.listing else ""
     return nearest_name_hint(name, known, f"the nearest names are {', '.join(nearest)}{listed}")
-
-    def alternative_arguments(self, name: str) -> Sequence[Mapping[str, object]]:
-        """Return arguments with which the library itself builds this model for some of its
-        weights, other than by default; () if there are none.
-        """
-        return ()
 
 
 def make_library_model(
