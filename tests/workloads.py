@@ -7,6 +7,7 @@ import msgspec
 from crossflops.ir.workload import (
     GenerationPhase,
     LengthPiece,
+    Speculation,
     WorkAmounts,
     Workload,
     WorkShare,
@@ -49,9 +50,27 @@ def round_workload(**changes):
     return Workload(**{**fields, **changes})
 
 
-def write_workload_report(path, counted, **changes):
+def drafted_workload(**changes):
+    """The same with a draft model of one head: 8 rounds, of which the first is in the prefill."""
+    draft = round_workload(
+        cache_dtype="float16", cache_bytes=1_000, cache_heads=1, model_bytes=9_000,
+        weight_dtype="float16", macs=900_000, moved_bytes=12_000 + 134_000,
+        prefill=phase_of(1, 400, 10_000, macs=800_000, flops=1, bytes_read=12_000,
+                         bytes_written=2_000, cache_read=0, cache_written=2_000),
+        decode=phase_of(12, 44, 10_000, macs=100_000, flops=1, bytes_read=140_000,
+                        bytes_written=1_000, cache_read=13_000, cache_written=1_000),
+    )  # fmt: skip
+    speculation = Speculation(
+        draft=draft, target="hf:draft.json", draft_tokens=2, acceptance="1/2", rounds=8,
+        proposed_tokens=13, accepted_tokens=3,
+    )  # fmt: skip
+    fields = {"speculation": speculation, "macs": 9_800_000, "moved_bytes": 924_400 + 146_000}
+    return round_workload(**{**fields, **changes})
+
+
+def write_workload_report(path, counted, workload=round_workload, **changes):
     """Write a saved count, the report of any model, as one with this workload."""
     report = Report.from_json(counted)
     plain = json.loads(report.to_json())
-    plain["workload"] = msgspec.to_builtins(round_workload(**changes))
+    plain["workload"] = msgspec.to_builtins(workload(**changes))
     path.write_text(json.dumps(plain))

@@ -122,6 +122,17 @@ GENERATION: Group = option_group(
                       "number of requests."),
     click.option("--generate", type=_COUNT, metavar="N",
                  help="Number of new tokens of each request. Needs --prompt."),
+    click.option("--images", type=_COUNT, metavar="N",
+                 help="Number of images in each prompt of a vision-language model, in "
+                      "addition to the tokens of --prompt. --image-size is their side."),
+    click.option("--draft", metavar="TARGET", default="",
+                 help="Rate speculative decoding with this draft model, another config. Needs "
+                      "--prompt, --draft-tokens and --acceptance."),
+    click.option("--draft-tokens", type=_COUNT, metavar="N",
+                 help="Number of tokens that the draft model proposes in a round."),
+    click.option("--acceptance", metavar="N|P%", default="",
+                 help="How many of them are accepted on average, such as 2.5, or the chance of "
+                      "each one, such as 80%."),
     click.option("--workload", metavar="FILE.json",
                  help="Read the prompt, the new tokens and the model from a file written by "
                       "`crossflops count --prompt P --generate G -o FILE.json`. Needs no "

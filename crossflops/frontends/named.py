@@ -65,6 +65,12 @@ class Library(Protocol):
         """
         return ()
 
+    def alternative_arguments(self, name: str) -> Sequence[Mapping[str, object]]:
+        """Return arguments with which the library itself builds this model for some of its
+        weights, other than by default; () if there are none.
+        """
+        return ()
+
     def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:

@@ -146,11 +146,26 @@ def _readings_of_row(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str
     """
     if isinstance(numbers, str):
         return {}
+    readings = _readings_of_figure(row.figure, numbers)
+    for variant in numbers.variants if not readings else ():
+        for reading in _readings_of_figure(row.figure, variant).values():
+            words = " ".join(filter(None, (reading.switch, variant.built_with)))
+            under = msgspec.structs.replace(reading, switch=words)
+            readings.setdefault(under.convention, under)
+    return readings
+
+
+def _readings_of_figure(
+    figure: PublishedFigure, numbers: ModelNumbers
+) -> dict[str, FigureReading]:
+    """Return {name of a convention: reading} for all readings of one build of a model that print
+    every digit of a figure.
+    """
     by_name: dict[str, FigureReading] = {}
-    for reading in find_readings(row.figure, numbers):
+    for reading in find_readings(figure, numbers):
         if reading.rounding in _FINE:
             by_name.setdefault(reading.convention, reading)
-    if row.figure.unit != PARAMS:
+    if figure.unit != PARAMS:
         by_name = {name: reading for name, reading in by_name.items() if name != PARAMS}
     for name, reading in _readings_under_switches(by_name, numbers).items():
         by_name.setdefault(name, reading)

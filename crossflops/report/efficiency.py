@@ -196,20 +196,22 @@ class PhaseEfficiency(msgspec.Struct, frozen=True, kw_only=True):
     """A phase of generated text against a device: the prefill, the decoding, or the request.
 
     `tokens` are those of the prompts in a prefill, and new ones elsewhere, of all requests
-    together; `passes` of the model make them. `macs` and `flops` (2 per MAC) are of the whole
-    phase. What begins with `device_` is of one of the `devices` that share the model: its FLOPs,
-    and the bytes that it must move: weights once a pass, the cache read and appended to, and
-    under the byte model "unfused" also `device_activation_bytes`, which operators move beyond
-    these where each runs separately.
+    together; `passes` of the model make them. With a draft model, `prefill` and `decode` are the
+    first and the later passes of the model that checks its tokens, two more phases are those of
+    the draft, and the `tokens` of all four are those that their passes take in. `macs` and `flops`
+    (2 per MAC) are of the whole phase. What begins with `device_` is of one of the `devices` that
+    share the model: its FLOPs, and the bytes that it must move: weights once a pass, the cache
+    read and appended to, and under the byte model "unfused" also `device_activation_bytes`, which
+    operators move beyond these where each runs separately.
 
     `bound_seconds` is the least time of the phase: the longer of its FLOPs at the `peak` and its
     bytes at the `bandwidth`, of which `bound` names the longer; `bound_tokens_per_second` is the
     speed at that time. `seconds` and `tokens_per_second` were measured; `rate` (FLOP/s) and
     `byte_rate` (bytes/s) are what they require of one device, and `mfu` and `mbu` the shares.
-    What is unknown is None. `request` has both phases one after the other.
+    What is unknown is None. `request` has all phases one after the other, and new tokens alone.
     """
 
-    phase: Literal["prefill", "decode", "request"]
+    phase: Literal["prefill", "decode", "draft-prefill", "draft-decode", "request"]
     device: str | None
     devices: int
     precision: str
@@ -246,7 +248,7 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
     """One efficiency for every numerator and device, and the report of the MACs.
 
     `report` is None where the MACs were given without a model. After `--compare` it says why the
-    numerators differ. Of generated text `phases` has the rows, three for each device, and
+    numerators differ. Of generated text `phases` has the rows, at most five for each device, and
     `efficiency` has none.
     """
 

@@ -5,6 +5,7 @@ import msgspec
 from crossflops.ir.profile import Amount
 
 NATIVE = "native"  # the tool of a number that is the native count
+PER_TOKEN = " per token"  # how the unit of a number for one token ends
 
 
 class CauseAmount(msgspec.Struct, frozen=True):
@@ -35,7 +36,8 @@ class ModelNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
     `macs`, `flops` and `params` are the native count. `inputs` are shapes as they are typed.
     `refused` are the conventions that have no number, each with the reason. `uncounted` is the
-    number of nodes whose work is in none of the native numbers.
+    number of nodes whose work is in none of the native numbers. `variants` are the numbers of the
+    model as its library builds it for weights, each `built_with` other arguments.
     """
 
     target: str
@@ -47,3 +49,5 @@ class ModelNumbers(msgspec.Struct, frozen=True, kw_only=True):
     uncounted: int = 0
     refused: dict[str, str] = {}
     made_with: dict[str, str] = {}
+    built_with: str = ""
+    variants: tuple["ModelNumbers", ...] = ()

@@ -23,7 +23,7 @@ _FIGURE = re.compile(
     r"\s*[~≈]?\s*(?P<number>\d[\d_ ,]*(?:\.\d+)?|\.\d+)"
     r"(?:[eE](?P<power>[+-]?\d{1,3})|\s*[x×*]\s*10\s*(?:\^|\*\*)\s*(?P<ten>\d{1,2}))?"
     r"\s*(?P<prefix>[kKMGBTP]?)(?P<binary>i?)\s*-?"
-    rf"(?P<unit>(?i:{_MACS}|{_FLOPS}|{_PARAMS})?)\s*"
+    rf"(?P<unit>(?i:{_MACS}|{_FLOPS}|{_PARAMS})?)\s*(?P<token>(?i:(?:/|per)\s*token)?)\s*"
 )
 _THOUSANDS = re.compile(r"\d{1,3}(?:[ ,_]\d{3})+(?:\.\d+)?")
 _MOST_DIGITS = 40
@@ -35,7 +35,8 @@ class PublishedFigure(msgspec.Struct, frozen=True):
 
     `coarse` is the number of zeros at the end of an integer, which may be digits or not, and
     `unit` is "macs", "flops", "params", or "" where none is printed. `power` is the exponent that
-    the prefix means: 9 for G. `binary` says that the prefix is one of 1024, such as Gi.
+    the prefix means: 9 for G. `binary` says that the prefix is one of 1024, such as Gi, and
+    `per_token` that the figure is for one token.
     """
 
     text: str
@@ -45,6 +46,7 @@ class PublishedFigure(msgspec.Struct, frozen=True):
     power: int = 0
     coarse: int = 0
     binary: bool = False
+    per_token: bool = False
 
     @property
     def digits(self) -> int:
@@ -114,6 +116,8 @@ def parse_figure(text: str, power: int | None = None, unit: str = "") -> Publish
     (176, 8, 'flops')
     >>> parse_figure("4,111,514,624 MACs").value
     Fraction(4111514624, 1)
+    >>> parse_figure("51.47 GFLOPs/token").per_token
+    True
     """
     match = _FIGURE.fullmatch(text)
     if match is None or not _has_plain_digits(match["number"]):
@@ -141,6 +145,7 @@ def parse_figure(text: str, power: int | None = None, unit: str = "") -> Publish
         power=prefix,
         coarse=zeros,
         binary=bool(match["binary"] and match["prefix"]),
+        per_token=bool(match["token"]),
     )
 
 

@@ -12,7 +12,12 @@ from itertools import combinations
 import msgspec
 
 from crossflops.ir.profile import Amount
-from crossflops.report.model_numbers import NATIVE, ConventionNumber, ModelNumbers
+from crossflops.report.model_numbers import (
+    NATIVE,
+    PER_TOKEN,
+    ConventionNumber,
+    ModelNumbers,
+)
 from crossflops.report.published import PublishedFigure, Rounding
 
 PARAMS = "params"
@@ -23,10 +28,12 @@ _ROUNDINGS: tuple[Rounding, ...] = ("exact", "rounded", "truncated", "coarse", "
 _NO_WORK = ("unit.", "precision.", "scope.")
 
 
-# Equally good readings in the order in which papers and model cards name their tools.
+# Equally good readings in the order in which papers and model cards name their tools; formulas
+# follow, in the order in which tables of training speed name them.
 _USUAL = (
     "fvcore", "thop", "ptflops-pytorch", "torch-flop-counter", "ptflops-aten", "deepspeed",
     "deepspeed-macs", "calflops", "calflops-macs", "torchinfo", "torchprofile", "torchstat",
+    "megatron-bridge", "megatron-lm", "torchtitan", "palm", "chinchilla", "kaplan",
 )  # fmt: skip
 
 
@@ -71,13 +78,22 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
         return f"{times}{name}" + (f" with {self.switch}" if self.switch else "")
 
 
-def native_numbers(macs: int, flops: int, params: int) -> tuple[ConventionNumber, ...]:
+def native_numbers(
+    macs: int, flops: int, params: int, tokens: int = 0
+) -> tuple[ConventionNumber, ...]:
     """Return the native MACs, FLOPs and parameters as numbers of a convention, to compare them
-    with figures.
+    with figures; with `tokens` those of one token, too.
     """
+    amounts: list[tuple[str, int, Amount]] = [
+        ("MACs", 1, macs), ("FLOPs", 2, flops), (PARAMS, 0, params)
+    ]  # fmt: skip
+    if tokens:
+        for unit, per_mac, total in (("MACs", 1, macs), ("FLOPs", 2, flops)):
+            share = total // tokens if total % tokens == 0 else total / tokens
+            amounts.append((f"{unit}{PER_TOKEN}", per_mac, share))
     return tuple(
         ConventionNumber(tool=NATIVE, edition="", unit=unit, per_mac=per_mac, total=total)
-        for unit, per_mac, total in (("MACs", 1, macs), ("FLOPs", 2, flops), (PARAMS, 0, params))
+        for unit, per_mac, total in amounts
     )
 
 
@@ -128,6 +144,8 @@ def _candidate_numbers(
     """
     for number in numbers:
         is_params = number.unit == PARAMS
+        if figure.per_token and not number.unit.endswith(PER_TOKEN):
+            continue
         if figure.unit and is_params != (figure.unit == PARAMS):
             continue
         yield number, ONCE

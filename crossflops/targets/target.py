@@ -9,7 +9,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -127,6 +127,18 @@ def _resolve_and_build(
     if isinstance(model, tuple) and len(model) == 2 and not hint_for_unsupported_value(model):
         return _model_with_inputs(*model)
     return _model_with_inputs(model, None)
+
+
+def alternative_target_arguments(target: str) -> Sequence[Mapping[str, object]]:
+    """Return other arguments with which its library builds the model of a target for weights; ()
+    for a target without a library, or without such arguments.
+    """
+    target = full_target_name(target)
+    library = library_of_target(target)
+    if library is None:
+        return ()
+    name = target.removeprefix(f"{library.prefix}:")
+    return load_with_retry(lambda: library.alternative_arguments(name))
 
 
 def _packages_imported_by(function: Any) -> frozenset[str]:

@@ -298,6 +298,10 @@ def efficiency(
     cache_bytes: float = 2,
     prompt: int | None = None,
     generate: int | None = None,
+    images: int | None = None,
+    draft: str = "",
+    draft_tokens: int | None = None,
+    acceptance: str | float = "",
     workload: str | Path | None = None,
     cache_dtype: str = "",
     prefill_tokens_per_second: float | str | None = None,
@@ -382,6 +386,10 @@ def efficiency(
         cache_bytes: The bytes of an element of the cache.
         prompt: The tokens of a prompt, for a language model that generates.
         generate: The new tokens of each request.
+        images: The number of images in each prompt of a vision-language model.
+        draft: The target string of a draft model, for speculative decoding.
+        draft_tokens: The tokens that it proposes in a round.
+        acceptance: How many of them are accepted on average, as in `count`.
         workload: A report of `count` with `prompt`, instead of a model.
         cache_dtype: The precision of keys and values in the cache.
         prefill_tokens_per_second: The measured rate of prompt tokens.
@@ -428,7 +436,8 @@ def efficiency(
         causal=causal, window=window, devices=devices, dp=dp, tp=tp, pp=pp, params=params,
         layers=layers, hidden=hidden, heads=heads, head_dim=head_dim, kv_heads=kv_heads, seq=seq,
         context=context, param_bytes=param_bytes, cache_bytes=cache_bytes, prompt=prompt,
-        generate=generate, workload=_path_text(workload), cache_dtype=cache_dtype,
+        generate=generate, images=images, draft=draft, draft_tokens=draft_tokens,
+        acceptance=acceptance, workload=_path_text(workload), cache_dtype=cache_dtype,
         prefill_tokens_per_second=prefill_tokens_per_second,
         decode_tokens_per_second=decode_tokens_per_second, roofline=roofline, bytes_=bytes_,
         bytes_per_example=bytes_per_example, what_if=what_if, bench=_path_text(bench),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -20,11 +20,18 @@ from crossflops.report.audit import Audit, PublishedRow, judge_rows
 from crossflops.report.model_numbers import ModelNumbers
 from crossflops.targets.request import Request
 from crossflops.threads import filter_warnings
-from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
+from crossflops.verbs.model_numbers import (
+    choose_conventions,
+    predict_model_numbers,
+    with_alternative_arguments,
+)
 from crossflops.verbs.provenance import framework_versions
 from crossflops.verbs.published_tables import PublishedTable, read_published_table
 from crossflops.verbs.table import choose_jobs
 from crossflops.workers.series import run_series
+
+if TYPE_CHECKING:
+    from crossflops.rules.rule import Convention
 
 _LETTERS = 60  # of a name in the name of a file
 Build = tuple[str, int | None, str]
@@ -164,7 +171,7 @@ def count_and_store_model(task: _Task) -> ModelNumbers | str:
             sizes={"image_size": image_size} if image_size else {},
         )
         with filter_warnings("ignore"):  # each model would warn of its usual input
-            numbers = predict_model_numbers(request, choose_conventions(task.as_))
+            numbers = predict_with_variants(request, choose_conventions(task.as_))
     except CrossflopsError as error:
         reason = error.message
     if task.file:
@@ -172,6 +179,18 @@ def count_and_store_model(task: _Task) -> ModelNumbers | str:
         _make_store_folder(Path(task.file).parent)
         write_file(Path(task.file), msgspec.json.encode(stored), _STORE_HINT)
     return numbers or reason
+
+
+def predict_with_variants(request: Request, conventions: Sequence["Convention"]) -> ModelNumbers:
+    """Return the numbers of a model, with those of the model as its library builds it for
+    weights.
+    """
+    numbers = predict_model_numbers(request, conventions)
+    variants = tuple(
+        msgspec.structs.replace(predict_model_numbers(other, conventions), built_with=words)
+        for other, words in with_alternative_arguments(request)
+    )
+    return msgspec.structs.replace(numbers, variants=variants)
 
 
 def _make_store_folder(folder: Path) -> None:

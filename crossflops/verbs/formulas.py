@@ -14,9 +14,9 @@ from crossflops.report.report import Report
 if TYPE_CHECKING:
     from crossflops.rules.rule import Convention
 
+TOKEN_IDS, _TARGET_IDS = "input_ids", "decoder_input_ids"  # the inputs that take tokens
 _COUNT_HINT = "leave out --llm and --as, and count the model"
 _TEXT_HINT = "give the tokens of a text alone: --input input_ids=1x128:int64"
-_IDS, _TARGET_IDS = "input_ids", "decoder_input_ids"
 
 
 def read_source_architecture(source: Source) -> LanguageArchitecture:
@@ -33,7 +33,7 @@ def evaluate_formulas(
     Raises InputError where the inputs are no sequences of tokens, and where the closed form of
     the architecture is not the count of the graph: then its sizes are not understood.
     """
-    sequences, tokens = _token_shape(report, _IDS)
+    sequences, tokens = _token_shape(report, TOKEN_IDS)
     target = _token_shape(report, _TARGET_IDS)[1] if architecture.encoder else None
     answers = reconcile_formulas(
         conventions, architecture, tokens, sequences, report.macs, target_tokens=target
@@ -50,7 +50,7 @@ def evaluate_formulas(
 
 def _has_other_inputs(report: Report) -> bool:
     """Return whether the model got other inputs than the ids of tokens, such as an image."""
-    return any(spec.name not in (_IDS, _TARGET_IDS) for spec in report.model.inputs)
+    return any(spec.name not in (TOKEN_IDS, _TARGET_IDS) for spec in report.model.inputs)
 
 
 def _token_shape(report: Report, name: str) -> tuple[int, int]:

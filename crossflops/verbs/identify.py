@@ -18,11 +18,15 @@ from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.profile import Amount
 from crossflops.report.identification import Candidate, Identification
-from crossflops.report.model_numbers import NATIVE, ModelNumbers
+from crossflops.report.model_numbers import NATIVE, PER_TOKEN, ModelNumbers
 from crossflops.report.published import PublishedFigure, parse_figure
 from crossflops.report.readings import PARAMS, FigureReading, find_near_readings, find_readings
 from crossflops.targets.request import Request
-from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
+from crossflops.verbs.model_numbers import (
+    choose_conventions_and_formulas,
+    predict_model_numbers,
+    with_alternative_arguments,
+)
 
 IMAGE_SIDES = (224, 160, 176, 192, 240, 256, 288, 299, 320, 384, 448, 512)
 BATCHES = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -57,7 +61,7 @@ def identify_figure(
     is not, and what counting raises.
     """
     figure = parse_figure(text)
-    conventions = choose_conventions(convention_texts)
+    conventions = choose_conventions_and_formulas(convention_texts)
     on_progress(f"counting {request.target or 'the model'}")
     model = predict_model_numbers(request, conventions)
     exact = [(reading, request, model, True) for reading in find_readings(figure, model)]
@@ -163,7 +167,9 @@ def _integer_or_float_amount(amount: Fraction) -> Amount:
 
 def command_line_of_reading(reading: FigureReading, request: Request) -> str:
     """Return the command line that prints the number of a reading, as one text."""
-    words = ["crossflops", "count", request.target or "MODEL", *_request_command_words(request)]
+    is_share = reading.number.tool != NATIVE and reading.number.unit.endswith(PER_TOKEN)
+    verb = "compare" if is_share else "count"  # the page of a formula has its number per token
+    words = ["crossflops", verb, request.target or "MODEL", *_request_command_words(request)]
     if reading.number.tool != NATIVE:
         words += ["--as", f"{reading.number.tool}@{reading.number.edition}"]
     return " ".join(([reading.switch] if reading.switch else []) + [*map(shlex.quote, words)])
@@ -216,6 +222,8 @@ def _request_trials(
             "there (work grows at least with the number of pixels, and at most with its square)"
         )
     if not request.is_file:
+        for other, words in with_alternative_arguments(request):
+            yield _Trial(other, f"with {words}")
         yield from _setting_trials(request)
     for batch in BATCHES:
         if any(
@@ -231,7 +239,9 @@ def _figure_ratios(figure: PublishedFigure, model: ModelNumbers) -> list[Fractio
     that counts work.
     """
     totals = [
-        Fraction(number.total) for number in model.numbers if number.per_mac and number.total
+        Fraction(number.total)
+        for number in model.numbers
+        if number.per_mac and number.total and not number.unit.endswith(PER_TOKEN)
     ]
     return [figure.value / (total * factor) for total in totals for factor in (1, 2)]
 

@@ -1,18 +1,29 @@
 """Predict the number of every convention for one model at one input, from one recorded run."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from crossflops.errors import CrossflopsError, InputError
+from crossflops.ir.formula_account import FormulaReport
 from crossflops.ir.ledger import UncountedNode
 from crossflops.ir.profile import ConventionCount
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.ir.trace import Setting
-from crossflops.report.model_numbers import CauseAmount, ConventionNumber, ModelNumbers
+from crossflops.reconcile.formulas import reconcile_formulas
+from crossflops.report.model_numbers import (
+    PER_TOKEN,
+    CauseAmount,
+    ConventionNumber,
+    ModelNumbers,
+)
 from crossflops.report.readings import native_numbers
 from crossflops.rules.prediction import PredictionError, predict
 from crossflops.targets.request import Request
-from crossflops.targets.target import restoring_imports
+from crossflops.targets.target import alternative_target_arguments, restoring_imports
 from crossflops.tools.registry import all_conventions, conventions_from_texts
 from crossflops.verbs.count import (
     CountedModel,
@@ -22,6 +33,7 @@ from crossflops.verbs.count import (
     predict_from_graph_nodes,
     views_to_observe,
 )
+from crossflops.verbs.formulas import TOKEN_IDS, read_source_architecture
 from crossflops.verbs.provenance import framework_versions
 
 if TYPE_CHECKING:
@@ -47,15 +59,37 @@ def choose_conventions(texts: Sequence[str]) -> list["Convention"]:
     return chosen
 
 
+def choose_conventions_and_formulas(texts: Sequence[str]) -> list["Convention"]:
+    """Return the conventions and formulas that the texts name; without texts, all of them.
+
+    Raises UnknownNameError for one that there is not.
+    """
+    return conventions_from_texts(texts) if texts else list(all_conventions())
+
+
+def with_alternative_arguments(request: Request) -> Iterator[tuple[Request, str]]:
+    """Yield the request with other arguments with which a library builds its model for weights,
+    and these as words of a command line.
+    """
+    if request.target is None or request.is_file or request.arguments:
+        return
+    for arguments in alternative_target_arguments(request.target):
+        words = " ".join(f"--arg {name}={json.dumps(value)}" for name, value in arguments.items())
+        yield msgspec.structs.replace(request, arguments=dict(arguments)), words
+
+
 @restoring_imports()
 def predict_model_numbers(request: Request, conventions: Sequence["Convention"]) -> ModelNumbers:
     """Return the number that each fitting convention gives for the model, with the causes of its
     difference; the model is counted once.
 
-    A convention that cannot count the model is among the `refused`.
+    Formulas over the config of a language model have a number for a model of token ids. A
+    convention that cannot count the model is among the `refused`.
 
     Raises what counting raises.
     """
+    formulas = [convention for convention in conventions if convention.formula is not None]
+    conventions = [convention for convention in conventions if convention.formula is None]
     request.refuse_unused_options()
     setting = request.setting
     watched = views_to_observe(conventions, setting) if not request.is_file else []
@@ -72,12 +106,28 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
         except (InputError, PredictionError) as error:
             refused[f"{convention.tool}@{convention.edition}"] = error.message
     totals = native.ledger.total
+    tokens = token_count(native)
+    if formulas and tokens:
+        try:
+            answers = _evaluate_formulas(formulas, build, native)
+        except InputError as error:  # an encoder, for example
+            refused["formulas"] = error.message
+        else:
+            numbers += formula_numbers(answers, formulas)
+            refused |= {
+                f"{account.tool}@{account.edition}": account.obstacle
+                for account in answers.accounts
+                if account.obstacle
+            }
     return ModelNumbers(
         target=request.target or native.graph.name,
         inputs=tuple(
             "x".join(map(str, spec.shape or ())) or "scalar" for spec in native.graph.inputs
         ),
-        numbers=(*native_numbers(totals.macs, totals.flops, native.graph.params), *numbers),
+        numbers=(
+            *native_numbers(totals.macs, totals.flops, native.graph.params, tokens),
+            *numbers,
+        ),
         macs=totals.macs,
         flops=totals.flops,
         params=native.graph.params,
@@ -85,6 +135,46 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
         refused=refused,
         made_with=framework_versions(request.is_file),
     )
+
+
+def token_count(counted: CountedModel) -> int:
+    """Return the number of token ids in the inputs of a counted model; 0 if it takes none."""
+    shapes = [spec.shape for spec in counted.graph.inputs if spec.name == TOKEN_IDS]
+    return prod(shapes[0]) if shapes and shapes[0] is not None and len(shapes[0]) == 2 else 0
+
+
+def _evaluate_formulas(
+    formulas: Sequence["Convention"], build: ModelBuild, native: CountedModel
+) -> FormulaReport:
+    """Return the numbers of formulas for a language model; raise InputError for another model."""
+    architecture = build.compute_with_values_if_needed(read_source_architecture)
+    [shape] = [spec.shape for spec in native.graph.inputs if spec.name == TOKEN_IDS]
+    sequences, tokens = shape or (1, 1)
+    macs = native.ledger.total.macs
+    return reconcile_formulas(formulas, architecture, tokens, sequences, macs)
+
+
+def formula_numbers(
+    answers: FormulaReport, formulas: Sequence["Convention"]
+) -> Iterator[ConventionNumber]:
+    """Yield the numbers of each formula, for one token and for all."""
+    for convention, account in zip(formulas, answers.accounts, strict=True):
+        if account.obstacle:
+            continue
+        per_token = ConventionNumber(
+            tool=account.tool,
+            edition=account.edition,
+            unit=f"FLOPs{PER_TOKEN}",
+            per_mac=convention.unit,
+            total=answers.per_token(account.theirs),
+            causes=tuple(
+                CauseAmount(step.cause, answers.per_token(int(step.amount)))
+                for step in account.explanations
+                if step.amount
+            ),
+        )
+        yield per_token
+        yield msgspec.structs.replace(per_token, unit="FLOPs", total=account.theirs, causes=())
 
 
 def _conventions_of_framework(

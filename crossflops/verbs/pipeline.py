@@ -1,7 +1,8 @@
 """Count a pipeline: models that run one after the other, as a TOML file lists them.
 
 Each part is a table, with a target and how often it runs. Its other keys are those of a budget in
-crossflops.toml. Paths begin at the folder of the file::
+crossflops.toml. The paths of its target and of its inputs begin at the folder of the file. The
+working folder of the process stays as it is, because other threads may use it::
 
     [[part]]
     name = "text encoder"
@@ -16,6 +17,8 @@ crossflops.toml. Paths begin at the folder of the file::
 """
 
 import contextlib
+import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +27,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, nearest_name_hint
+from crossflops.frontends import library_of_target
 from crossflops.frontends.named import SIZES
 from crossflops.plugins.elsewhere import read_config_text
 from crossflops.report.pipeline import CountedPart, pipeline_report
@@ -37,6 +41,8 @@ from crossflops.verbs.count import collecting_warnings, native_count
 from crossflops.verbs.provenance import build_request_record, framework_versions
 
 _TABLE = "part"
+_NAME = r"[\w-]+"  # of a model of a library, without its prefix
+_CONFIGS = (".json", ".gguf")  # files that a library takes instead of a name
 _KEYS = ("target", "name", "times", *FORMS)
 _HINT = (
     'write a table [[part]] for each model, with a line target = "model.onnx" and, for 50 runs, '
@@ -71,10 +77,11 @@ def count_pipeline(request: Request) -> Report:
     _refuse_pipeline_options(request)
     file = Path(str(request.target))
     parts = _read_parts(file)
+    sys.path.append(
+        str(file.parent.resolve())
+    )  # of modules next to it; `restoring_imports` ends it
     with collecting_warnings() as sentences:
-        folder = file.parent.resolve()
-        with contextlib.chdir(folder):
-            counted = _count_parts(parts, request)
+        counted = _count_parts(parts, request, file.parent)
     report = pipeline_report(file.name, counted)
     typed: dict[str, Any] = {}
     made_with: dict[str, str] = {}
@@ -188,15 +195,19 @@ def _refuse_equal_names(parts: Sequence[_Part], file: Path) -> None:
 # The parts.
 
 
-def _count_parts(parts: Sequence[_Part], request: Request) -> list[CountedPart]:
+def _count_parts(parts: Sequence[_Part], request: Request, folder: Path) -> list[CountedPart]:
     """Return the parts with their reports; the options of the request hold for each that has a use
-    for them.
+    for them. Relative paths of the parts are those in the folder.
     """
     shared = {"setting": request.setting, "allow_pickle": request.allow_pickle}
     requests = []
     for part in parts:
         with naming_part_in_messages(part.name):
-            requests.append(Request.from_arguments(part.target, **part.options, **shared))
+            options = dict(part.options)
+            if "inputs_file" in options:
+                options["inputs_file"] = str(folder / options["inputs_file"])
+            target = target_in_folder(part.target, folder)
+            requests.append(Request.from_arguments(target, **options, **shared))
     first: dict[tuple[str, str], str] = {}
     counted = []
     for part, own in zip(parts, drop_unused_request_options(requests), strict=True):
@@ -206,6 +217,30 @@ def _count_parts(parts: Sequence[_Part], request: Request) -> list[CountedPart]:
         weights_of = earlier if earlier != part.name else ""
         counted.append(CountedPart(_part_row(part, report, weights_of), report))
     return counted
+
+
+def target_in_folder(target: str, folder: Path) -> str:
+    """Return the target of a part with the path in it, if it has one, in this folder.
+
+    >>> for target in ("a.onnx", "unet.py:build", "hf:sub/config.json", "resnet50", "timm:vit",
+    ...                "package.module:build", "/models/a.onnx"):
+    ...     print(target_in_folder(target, Path("parts")))
+    parts/a.onnx
+    parts/unet.py:build
+    hf:parts/sub/config.json
+    resnet50
+    timm:vit
+    package.module:build
+    /models/a.onnx
+    """
+    prefix, colon, rest = target.partition(":")
+    if colon and rest and library_of_target(target) is not None:
+        is_path = Path(rest).suffix in _CONFIGS or (folder / rest).exists()
+        return f"{prefix}:{folder / rest}" if is_path else target
+    if colon:
+        return str(folder / target) if target.rpartition(":")[0].endswith(".py") else target
+    is_name = re.fullmatch(_NAME, target) and not (folder / target).exists()
+    return target if is_name else str(folder / target)
 
 
 def _part_row(part: _Part, report: Report, weights_of: str) -> PipelinePart:

@@ -78,6 +78,7 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
 
     Raises InputError for options that do not apply, and where the model does not generate.
     """
+    refuse_invalid_token_numbers(request)
     refuse_options_of_other_counts(request)
     if request.images and request.draft:
         raise InputError(
@@ -138,6 +139,24 @@ def _without_image_size(request: Request) -> Request:
     return replace(request, sizes=sizes)
 
 
+def refuse_invalid_token_numbers(request: Request) -> None:
+    """Raise InputError for a number of tokens or images that is not a whole number above zero."""
+    numbers: dict[str, object] = {
+        "--prompt": request.prompt,
+        "--generate": request.generate,
+        "--images": request.images,
+        "--draft-tokens": request.draft_tokens,
+    }
+    for flag, number in numbers.items():
+        if number is None:
+            continue
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            raise InputError(
+                f"{flag} must be a whole number of at least 1, got {number!r}",
+                f"give a whole number, such as {flag} 4",
+            )
+
+
 def refuse_options_of_other_counts(request: Request) -> None:
     """Raise InputError for options that a workload does not use, and for --prompt without
     --generate or the reverse.
@@ -146,12 +165,6 @@ def refuse_options_of_other_counts(request: Request) -> None:
         raise InputError("--prompt requires --generate", "add --generate N, a number of tokens")
     if request.prompt is None:
         raise InputError("--generate requires --prompt", "add --prompt N, a number of tokens")
-    if min(request.prompt, request.generate) < 1:
-        raise InputError(
-            "--prompt and --generate must be at least 1, got "
-            f"{request.prompt} and {request.generate}",
-            "give numbers of tokens, such as --prompt 512 --generate 128",
-        )
     Formats(cache=request.cache_dtype.casefold())
     if request.target is None or request.is_file or request.given is not None:
         raise InputError(

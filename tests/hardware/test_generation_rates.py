@@ -10,7 +10,7 @@ from crossflops.cli import main
 from crossflops.hardware.devices.peaks import Peaks
 from crossflops.hardware.rates.generation import GenerationRun, phase_efficiencies
 from tests.onnx_files import saved, with_weights
-from tests.workloads import round_workload, write_workload_report
+from tests.workloads import drafted_workload, round_workload, write_workload_report
 
 MODEL = "g (float[2,4] x, float[4,3] w) => (float[2,3] y) { y = MatMul(x, w) }"
 # 100 MFLOP/s and 1 MB/s: a ridge of 100 FLOPs per byte
@@ -121,6 +121,63 @@ def test_a_saved_workload_meets_a_device(workload_file, capsys):
     assert "bandwidth 1.000 MB/s" in page
 
 
+def test_a_draft_model_has_phases_of_its_own():
+    """2 devices share both models; the draft has one head, which each of them keeps."""
+    run = GenerationRun(devices=2, precision="fp32", cache="fp32", draft_cache="fp16",
+                        seconds={"request": 4.0})  # fmt: skip
+    rows = phase_efficiencies(drafted_workload(), run, PEAKS)
+    names = ["prefill", "decode", "draft-prefill", "draft-decode", "request"]
+    assert [row.phase for row in rows] == names
+    _, decode, first, later, request = rows
+    # half of 10 x 80 000 bytes of weights, and one of the two heads of 40 400 bytes of cache
+    assert decode.device_bytes == 400_000 + 20_200
+    # 16-bit weights take twice the bytes in fp32, and the cache stays as it is
+    assert (first.device_flops, first.device_bytes) == (800_000, 10_000 + 2_000)
+    assert later.device_bytes == 12 * 10_000 + 14_000
+    assert (later.tokens, later.passes, later.cache_dtype) == (44, 12, "fp16")
+    # 16 000 000 FLOPs at 100 M/s on 2 devices, then three phases of bytes at 1 M/s
+    assert request.bound_seconds == pytest.approx(0.08 + 0.4202 + 0.012 + 0.134)
+    assert (request.tokens, request.passes, request.macs) == (44, 11 + 13, 9_800_000)
+    assert request.mfu == pytest.approx(9_800_000 / (4.0 * 1e8))
+    whole = 0.040_000 + 0.002_000 + 0.420_200 + 0.012 + 0.134  # MB, with the model's prefill
+    assert request.mbu == pytest.approx(whole / 4.0)
+    assert all(row.seconds is None for row in rows[:-1])
+
+
+def test_a_saved_workload_with_a_draft_model_meets_a_device(workload_file, capsys):
+    """The page names both models, what is assumed, and what both keep in memory."""
+    counted = (workload_file.parent / "count.json").read_bytes()
+    write_workload_report(workload_file, counted, drafted_workload)
+    (workload_file.parent / "mine.toml").write_text(
+        "[devices.mine]\npeaks = {fp16 = 1e12}\nbandwidth = 1e9\nmemory = [50000.0]\n"
+    )
+    words = ["efficiency", "--workload", str(workload_file), "--device", "mine", "--precision",
+             "fp16", "--catalogue", "mine.toml"]  # fmt: skip
+    assert main([*words, "--tokens-per-second", "11"]) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "draft draft prefill rounds prefill rounds request tokens 400 40 400 44 44" in page
+    assert "hf:draft.json proposes 2 tokens in a round, and 1/2 of them are accepted" in page
+    assert "8 rounds, with 13 proposed and 3 accepted tokens" in page
+    # 45 000 + 2 200 as without a draft, and its 9 000 of weights and 1 000 of cache
+    assert "weights and cache take 57.20 kB of a device with 50.00 kB of memory" in page
+    assert main([*words, "--decode-tokens-per-second", "11"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("error: --decode-tokens-per-second cannot be combined with a draft")
+    assert lines[1].startswith("hint: give the speed of whole requests: --tokens-per-second")
+    assert main([*words[:-4], "--precision", "graph", "--catalogue", "mine.toml"]) == 2
+    assert "needs weights of one type" in capsys.readouterr().err
+
+
+def test_images_are_a_part_of_the_prefill(workload_file, capsys):
+    """The page says how many tokens of a prompt are those of images."""
+    counted = (workload_file.parent / "count.json").read_bytes()
+    write_workload_report(workload_file, counted, images=2, image_tokens=60)
+    assert main(["efficiency", "--workload", str(workload_file)]) == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "100 prompt tokens (60 of 2 images)" in page
+    assert "their 60 tokens are prompt tokens, and their encoder is a part of the prefill" in page
+
+
 def test_rates_per_device_count_for_each(workload_file):
     """5 tokens/s on each of 4 devices are 20 of all."""
     result = crossflops.efficiency(
@@ -161,8 +218,15 @@ def test_a_model_is_counted_for_the_lengths(workload_file, monkeypatch):
     monkeypatch.setattr(workload, "count_generation", count_generation)
     result = crossflops.efficiency("hf:config.json", prompt=100, generate=11, batch=4)
     assert [row.tokens for row in result.phases] == [400, 40, 44]
-    [request] = asked
+    crossflops.efficiency(
+        "hf:config.json", prompt=100, generate=11, draft="hf:draft.json", draft_tokens=4,
+        acceptance=2.5,
+    )  # fmt: skip
+    crossflops.efficiency("hf:config.json", prompt=100, generate=11, images=2, image_size=28)
+    request, drafted, seen = asked
     assert (request.prompt, request.generate, request.sizes) == (100, 11, {"batch": 4})
+    assert (drafted.draft, drafted.draft_tokens, drafted.acceptance) == ("hf:draft.json", 4, "2.5")
+    assert (seen.images, seen.sizes) == (2, {"image_size": 28})
 
 
 @pytest.mark.parametrize(
@@ -170,6 +234,8 @@ def test_a_model_is_counted_for_the_lengths(workload_file, monkeypatch):
     [
         ("--workload workload.json --prompt 8 --generate 2", "--prompt cannot be combined"),
         ("--workload workload.json --batch 8", "--batch cannot be combined"),
+        ("--workload workload.json --images 2", "--images cannot be combined"),
+        ("--workload workload.json --draft hf:d.json", "--draft cannot be combined"),
         ("--workload workload.json --train", "--train cannot be combined with generated text"),
         ("--workload workload.json --as palm", "--as cannot be combined"),
         ("--workload workload.json --per-device", "--per-device applies only"),
@@ -181,6 +247,11 @@ def test_a_model_is_counted_for_the_lengths(workload_file, monkeypatch):
         ("--workload model.onnx", "is not a report"),
         ("--workload nowhere.json", "cannot read nowhere.json"),
         ("--prompt 8 --generate 2", "--prompt needs a TARGET"),
+        ("--generate 2", "--generate needs a TARGET"),
+        ("--macs 4G --examples-per-second 3 --draft hf:d.json",
+         "--draft applies only to generated text"),
+        ("--macs 4G --examples-per-second 3 --images 2",
+         "--images applies only to generated text"),
         ("--macs 4G --examples-per-second 3 --cache-dtype fp8",
          "--cache-dtype applies only to generated text"),
     ],

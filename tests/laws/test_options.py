@@ -161,7 +161,8 @@ OF_OTHER_TARGETS = {
     "--allow-pickle", "--image-size", "--loss", "--trainable", "--compare", "--tool", "--bench",
 }  # fmt: skip
 # A revision is one of a repository: tests/cli/test_check_against.py.
-OF_LANGUAGE = {"--prompt", "--generate"}  # a model by its config: tests/verbs/test_workload.py
+# a model by its config: tests/verbs/test_workload.py, tests/hardware/test_generation_rates.py
+OF_LANGUAGE = {"--prompt", "--generate", "--images", "--draft", "--draft-tokens", "--acceptance"}
 OF_A_MODEL = {"efficiency": OF_OTHER_TARGETS | OF_LANGUAGE, "check": {"--against"}}
 # Of these some options change nothing in the files that are asked about here: see their own tests.
 OF_FILES = {

@@ -1,5 +1,6 @@
 """Small language models, and the MACs of real runs of transformers' `generate`."""
 
+import itertools
 import random
 
 from crossflops.ir.polynomial import evaluate_polynomial
@@ -19,7 +20,7 @@ def eager_model(target):
     """Return the model with eager attention, which the counter of PyTorch sees."""
     model, _ = build_target(target, {})
     model.set_attn_implementation("eager")
-    if model.config.model_type == "mixtral":  # the counter has no formula for grouped products
+    if hasattr(model.config, "num_local_experts"):  # the counter has no formula for their products
         model.set_experts_implementation("eager")
     return model
 
@@ -47,14 +48,14 @@ def macs_by_polynomials(workload, prompt, new):
     return total
 
 
-def check_against_generate(workload, target, lengths=8):
-    """Compare a workload with real runs: of its own lengths, and of random ones."""
+def check_against_generate(workload, target, lengths):
+    """Compare a workload with real runs: of its own lengths, and of so many random ones."""
     model = eager_model(target)
     prompt, new = workload.prompt, workload.generate
     assert workload.macs == generated_macs(model, prompt, new, workload.batch)
     assert workload.prefill.passes + workload.decode.passes == new
     rng = random.Random(type(model).__name__)
-    for _ in range(lengths):
-        own = rng.randint(workload.prefill.pieces[0].first, prompt), rng.randint(2, new)
+    prompts = range(workload.prefill.pieces[0].first, prompt + 1)
+    for own in rng.sample(list(itertools.product(prompts, range(2, new + 1))), lengths):
         expected = generated_macs(model, *own, workload.batch)
         assert macs_by_polynomials(workload, *own) == expected

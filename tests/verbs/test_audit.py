@@ -5,6 +5,7 @@ import json
 import pytest
 
 from crossflops.errors import CrossflopsError, InputError
+from crossflops.targets.request import Request
 from crossflops.verbs import audit
 from crossflops.verbs.audit import AuditChoice, audit_table
 from crossflops.verbs.published_tables import read_published_table
@@ -65,6 +66,26 @@ def test_a_model_that_cannot_be_counted_is_open(folder):
     assert [row.status for row in result.rows] == ["open", "exact"]
     assert "nothing.onnx" in result.rows[0].reason
     assert result.figures_counted == 1
+
+
+def test_a_figure_of_another_build_is_found(folder, monkeypatch):
+    """A library builds one model for some weights with another argument: 30 or 100 MACs."""
+    two = Request.from_arguments("two.onnx")
+
+    def alternative(request):
+        return [(two, "--arg aux_loss=true")] if request.target == "one.onnx" else []
+
+    monkeypatch.setattr(audit, "with_alternative_arguments", alternative)
+    path = table(folder, "model,macs,params\ntwo.onnx,100,50\none.onnx,30,15\none.onnx,100,50\n")
+    result = audit_table(path, NATIVE_ONLY)
+    rows = [(row.line, row.status, row.reproduced_by) for row in result.rows if row.line > 2]
+    assert rows == [
+        (3, "exact", "MACs"),
+        (3, "exact", "params"),
+        (4, "contradicted", "MACs with --arg aux_loss=true"),
+        (4, "contradicted", "params with --arg aux_loss=true"),
+    ]
+    assert result.rows[-1].prints == 50
 
 
 def test_what_was_counted_is_not_counted_again(folder, monkeypatch):

@@ -8,6 +8,7 @@ from crossflops.report.model_numbers import NATIVE
 from crossflops.report.published import parse_figure
 from crossflops.report.readings import find_near_readings, find_readings
 from crossflops.targets.request import Request
+from crossflops.targets.target import alternative_target_arguments
 from crossflops.verbs import identify
 from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
 
@@ -105,6 +106,28 @@ def test_a_near_number_names_its_cause():
     found = {reading.missing: reading for reading in near if reading.number.tool[:8] == "ptflops-"}
     reading = found["norm.batch",]
     assert reading.amount == 4_132_436_968 - 22_227_968
+
+
+def test_arguments_of_torchvisions_weights():
+    """Segmentation models with weights have an auxiliary classifier, GoogLeNet has none."""
+    names = ("fcn_resnet50", "deeplabv3_mobilenet_v3_large", "googlenet", "inception_v3", "vgg11")
+    assert [alternative_target_arguments(f"torchvision:{name}") for name in names] == [
+        ({"aux_loss": True},), ({"aux_loss": True},), ({"aux_logits": False},),
+        ({"aux_logits": False},), (),
+    ]  # fmt: skip
+    assert alternative_target_arguments("model.py:build") == ()
+
+
+@pytest.mark.filterwarnings("ignore:using the default input")
+def test_the_model_of_the_weights_is_found():
+    """6 624 904 parameters of GoogLeNet without its auxiliary classifiers (torchvision's meta)."""
+    request = Request.from_arguments("torchvision:googlenet")
+    found = identify.identify_figure("6.6M params", request, ["fvcore"])
+    assert (found.exact[0].unit, found.exact[0].prints) == ("params", 6_624_904)
+    assert found.exact[0].command == (
+        "crossflops count torchvision:googlenet --arg aux_logits=false"
+    )
+    assert "with --arg aux_logits=false" in found.tried
 
 
 @pytest.mark.filterwarnings("ignore:using the default input")

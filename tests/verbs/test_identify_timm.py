@@ -10,6 +10,7 @@ from crossflops.frontends import load_with_retry
 from crossflops.report.published import parse_figure
 from crossflops.report.readings import SWITCHES, find_readings
 from crossflops.targets.request import Request
+from crossflops.targets.target import alternative_target_arguments, build_target
 from crossflops.verbs.audit import AuditChoice, audit_table
 from crossflops.verbs.model_numbers import choose_conventions, predict_model_numbers
 
@@ -59,6 +60,17 @@ def test_fvcore_counts_attention_where_timm_writes_products():
         layers.set_fused_attn(before)
     assert missed == -12 * 2 * 197 * 197 * 192  # layers, products, tokens, width
     assert plain.numbers[-1].total == number.total - missed
+
+
+def test_branches_are_merged_for_inference():
+    """timm's table has mobileone_s0 with 2.08 M parameters, and with 5.29 M before the merge."""
+    [merged] = alternative_target_arguments("timm:mobileone_s0")
+    assert alternative_target_arguments("timm:vit_tiny_patch16_224.augreg_in21k") == ()
+    numbers = []
+    for arguments in ({}, merged):
+        model, _ = build_target("timm:mobileone_s0", arguments)
+        numbers.append(round(sum(weight.numel() for weight in model.parameters()) / 1e6, 2))
+    assert numbers == [5.29, 2.08]
 
 
 def test_a_sample_of_timms_table_is_reproduced():

@@ -101,6 +101,22 @@ def test_one_formula_is_named(config, capsys):
     assert folds[0]["total"] == account["theirs"]
 
 
+def test_a_figure_is_traced_to_a_formula(config, capsys):
+    """2 layers of 49 152 parameters in matrices: 6 for each of them is Kaplan's number of a token,
+    and all tokens have 48 times as much.
+    """
+    target, kaplan = config("GPT2LMHeadModel"), 6 * 2 * (4 * 64 * 64 + 2 * 64 * 256)
+    _, found = printed(capsys, "identify", f"{kaplan} FLOPs/token", target, "--seq", "48")
+    first = found["candidates"][0]
+    assert (first["tool"], first["unit"], first["prints"]) == ("kaplan", "FLOPs per token", kaplan)
+    assert first["command"] == f"crossflops compare {target} --seq 48 --as kaplan@2020"
+    words = ["identify", str(48 * kaplan), target, "--seq", "48", "--as", "kaplan@2020"]
+    _, found = printed(capsys, *words)
+    first = found["candidates"][0]
+    assert (first["tool"], first["unit"]) == ("kaplan", "FLOPs")
+    assert first["command"] == f"crossflops count {target} --seq 48 --as kaplan@2020"
+
+
 def test_one_speed_by_several_formulas(config, capsys):
     """MFU of the native count and of each: rate x FLOPs of a token / peak."""
     target = config("LlamaForCausalLM")

@@ -1,7 +1,9 @@
 """Pipelines of ONNX files: sums over the runs of their parts, by hand."""
 
 import json
+import os
 
+import numpy as np
 import pytest
 
 import crossflops
@@ -60,6 +62,40 @@ def test_totals_are_the_sums_over_all_runs(folder):
     assert [(part.name, part.times, part.macs) for part in report.parts] == [
         ("text encoder", 1, 24), ("unet", 50, 30), ("vae", 1, 10),
     ]  # fmt: skip
+
+
+def test_the_working_folder_stays_as_it_is(folder, monkeypatch):
+    """Paths of parts begin beside the file; all threads of a process share one working folder."""
+    changed = []
+    monkeypatch.setattr(os, "chdir", changed.append)
+    for name in ("pipeline.toml", "../models/pipeline.toml"):
+        assert crossflops.count(str(folder / name)).macs == 1534
+    assert crossflops.count("../models/pipeline.toml").macs == 1534
+    assert changed == []
+
+
+def test_a_file_of_the_working_folder_is_not_a_part(folder, capsys):
+    """A part that is missing beside the pipeline is an error, even if the name exists here."""
+    (folder / "vae.onnx").rename(folder.parent / "beside" / "vae.onnx")
+    assert main(["count", "../models/pipeline.toml"]) == 2
+    assert capsys.readouterr().err.startswith("error: vae: cannot read ../models/vae.onnx:")
+
+
+@pytest.mark.torch
+def test_code_beside_the_pipeline(folder):
+    """A file with a callable, a module beside the pipeline, and a file with values of inputs."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    (folder / "own.py").write_text(
+        "import torch\ndef build(width=4):\n    return torch.nn.Linear(width, 3)\n"
+    )
+    np.savez(folder / "in.npz", input=np.zeros((2, 4), "float32"))
+    (folder / "code.toml").write_text(
+        '[[part]]\ntarget = "own.py:build"\ninputs_file = "in.npz"\n'
+        '[[part]]\ntarget = "own:build"\ninputs = ["5x8"]\narguments = {width = 8}\n'
+    )
+    report = crossflops.count("../models/code.toml")
+    assert [part.macs for part in report.parts] == [2 * 4 * 3, 5 * 8 * 3]
+    assert [part.target for part in report.parts] == ["own.py:build", "own:build"]
 
 
 def test_every_table_has_all_runs(folder):

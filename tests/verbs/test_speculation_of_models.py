@@ -63,5 +63,11 @@ def test_a_smaller_draft_by_hand(tmp_path, capsys):
     page = capsys.readouterr().out
     assert "2 rounds of a request have 3 proposed and 2 accepted tokens" in " ".join(page.split())
     assert max(map(len, page.splitlines())) <= 80
-    assert main(["efficiency", "--workload", str(file), "--bandwidth", "9"]) == 2
-    assert "has a workload with a draft model" in capsys.readouterr().err
+    assert main(["efficiency", "--workload", str(file), "--bandwidth", "9", "--json"]) == 0
+    rows = {row["phase"]: row for row in json.loads(capsys.readouterr().out)["phases"]}
+    # a token of the model that it draws from the cache in fp8: no precision changes the bytes
+    assert rows["decode"]["device_cache_read"] == 11 * CACHED
+    assert rows["draft-decode"]["device_cache_read"] == (10 + 10) * CACHED
+    assert rows["draft-decode"]["device_bytes"] == draft.decode.moved_bytes
+    assert rows["request"]["device_bytes"] == workload.moved_bytes
+    assert rows["request"]["tokens"] == 4

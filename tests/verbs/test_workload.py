@@ -12,6 +12,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 
 import crossflops
 from crossflops.cli import main
+from crossflops.errors import InputError
 from crossflops.ir.polynomial import evaluate_polynomial
 from tests.verbs.language_models import BATCH, LLAMA, NEW, PROMPT, check_against_generate
 
@@ -75,6 +76,7 @@ def test_a_saved_llama_renders_the_page_again(config, tmp_path, capsys):
         (["--prompt", "8", "--generate", "2", "--train"], "--train cannot be combined"),
         (["--prompt", "8", "--generate", "2", "--as", "thop"], "--as cannot be combined"),
         (["--prompt", "8", "--generate", "2", "--images", "1"], "--images does not support"),
+        (["--prompt", str(10**20), "--generate", "2"], f"takes a tensor of 1 x {10**20} elements"),
     ],
 )
 def test_options_that_do_not_apply_are_errors(options, message, config, capsys):
@@ -86,12 +88,40 @@ def test_options_that_do_not_apply_are_errors(options, message, config, capsys):
     assert len(lines) == 2
 
 
-def test_a_decoder_with_more_layers_than_its_encoder_is_refused(tmp_path, capsys):
-    """transformers makes its cache from the layers of the encoder."""
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("prompt", 0), ("prompt", True), ("prompt", 2.5), ("prompt", "8"), ("generate", -1),
+     ("images", 0), ("draft_tokens", 0)],
+)  # fmt: skip
+def test_numbers_of_tokens_are_whole_and_above_zero(name, value, config):
+    """Python gets the error of the command line, before a model is built."""
+    options = {"prompt": 8, "generate": 2, name: value}
+    flag = f"--{name.replace('_', '-')}"
+    with pytest.raises(InputError, match=f"{flag} must be a whole number of at least 1, got "):
+        crossflops.count(config, **options)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"architectures": ["BertModel"], "model_type": "bert"}, "BertModel cannot"),
+        ({"architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper"},
+         "the input of WhisperForConditionalGeneration is input_features"),
+        ({"architectures": ["MambaForCausalLM"], "model_type": "mamba"},
+         "MambaForCausalLM does not have one"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_models_without_such_a_cache_are_refused(config, message, tmp_path, capsys):
+    """An encoder, a model of sounds and a state space, each with its reason."""
     path = tmp_path / "config.json"
-    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_heads": 2, "vocab_size": 50}
-    layers = {"num_layers": 1, "num_decoder_layers": 2}
-    config = {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", **sizes}
-    path.write_text(json.dumps({**config, **layers}))
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "d_model": 16, "vocab_size": 50}
+    heads = ("num_attention_heads", "encoder_attention_heads", "decoder_attention_heads")
+    small |= {"encoder_layers": 1, "decoder_layers": 1, **dict.fromkeys(heads, 2)}
+    ids = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+    small |= dict.fromkeys(ids, 0)
+    path.write_text(json.dumps({**config, **small}))
     assert main(["count", f"hf:{path}", "--prompt", "4", "--generate", "2"]) == 2
-    assert "makes a cache for the 1 layers of its encoder" in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()
+    assert message in lines[0]
+    assert len(lines) == 2

@@ -11,7 +11,10 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+import torch
+
 import crossflops
+from crossflops.errors import CrossflopsWarning
 from tests.verbs.language_models import (
     BATCH,
     LLAMA,
@@ -30,6 +33,7 @@ GEMMA = {
     "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"], **SIZES,
 }  # fmt: skip
 CONFIGS = {
+    "LlamaForCausalLM": LLAMA | {"num_hidden_layers": 2},
     "MixtralForCausalLM": {"model_type": "mixtral", "num_local_experts": 4, **SIZES,
                            "num_hidden_layers": 1},
     "Gemma3ForCausalLM": GEMMA,
@@ -44,12 +48,12 @@ CONFIGS = {
 @pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_workload_is_what_generate_does(name, tmp_path):
-    """All passes together have the MACs of a real run."""
+    """All passes together have the MACs of a real run, at 30 pairs of lengths."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"architectures": [name], **CONFIGS[name]}))
     target = f"hf:{path}"
-    workload = crossflops.count(target, prompt=PROMPT, generate=NEW, batch=BATCH).workload
-    check_against_generate(workload, target)
+    workload = crossflops.count(target, prompt=12, generate=9, batch=BATCH).workload
+    check_against_generate(workload, target, lengths=30)
 
 
 MOST = 3  # tokens that a draft proposes
@@ -144,3 +148,27 @@ def test_a_decoder_with_fewer_layers_than_its_encoder(tmp_path):
     path.write_text(json.dumps({"architectures": ["T5ForConditionalGeneration"], **config}))
     workload = crossflops.count(f"hf:{path}", prompt=PROMPT, generate=NEW, batch=BATCH).workload
     check_against_generate(workload, f"hf:{path}", lengths=3)
+
+
+@pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
+def test_a_decoder_with_more_layers_than_its_encoder(tmp_path):
+    """transformers makes a cache for the encoder's layers, which generate cannot use; it takes the
+    one that the decoder makes.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import DynamicCache, EncoderDecoderCache
+
+    config = {**CONFIGS["T5ForConditionalGeneration"], "num_layers": 1, "num_decoder_layers": 3}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"architectures": ["T5ForConditionalGeneration"], **config}))
+    with pytest.warns(CrossflopsWarning, match="makes a cache of 1 layers for the 3 layers"):
+        workload = crossflops.count(f"hf:{path}", prompt=PROMPT, generate=3).workload
+    model = eager_model(f"hf:{path}")
+    ids = torch.ones(1, PROMPT, dtype=torch.int64)
+    options = {"max_new_tokens": 3, "min_new_tokens": 3, "use_cache": True, "eos_token_id": None}
+    with pytest.raises(IndexError):
+        model.generate(ids, **options)
+    empty = EncoderDecoderCache(DynamicCache(), DynamicCache())  # of as many layers as are used
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model.generate(ids, past_key_values=empty, **options)
+    assert workload.macs == counter.get_total_flops() // 2

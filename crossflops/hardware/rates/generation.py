@@ -1,5 +1,7 @@
 """The phases of generated text against a device: prefill, decoding, and both one after the other.
 
+With a draft model (speculative decoding) its prefill and its decoding are two phases more.
+
 Of a phase with `passes` of the model on N devices that share it (tensor parallel), one device has
 
     FLOPs = 2 x MACs / N
@@ -26,7 +28,7 @@ from crossflops.hardware.step_traffic import BITS, PRECISIONS, storage_precision
 from crossflops.ir.workload import GenerationPhase, Workload
 from crossflops.report.efficiency import PhaseEfficiency
 
-PhaseName = Literal["prefill", "decode", "request"]
+PhaseName = Literal["prefill", "decode", "draft-prefill", "draft-decode", "request"]
 _FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -34,12 +36,14 @@ class GenerationRun(msgspec.Struct, frozen=True, kw_only=True):
     """How a workload ran: the devices that share the model, and its formats in memory.
 
     `precision` is that of the products, and of weights that the graph has as floats. `cache` is
-    that of keys and values. `seconds` are measured times of phases.
+    that of keys and values, `draft_cache` that of a draft model's, "" for the same. `seconds` are
+    measured times of phases.
     """
 
     devices: int
     precision: str
     cache: str
+    draft_cache: str = ""
     byte_model: Literal["weights-once", "unfused"] = "weights-once"
     seconds: Mapping[str, float] = {}
 
@@ -113,21 +117,40 @@ def phase_seconds(
 def phase_efficiencies(
     workload: Workload, run: GenerationRun, against: Peaks | None
 ) -> tuple[PhaseEfficiency, ...]:
-    """Return the prefill, the decoding if there is some, and the request, on one device each."""
-    prefill = _phase_work(workload, workload.prefill, run)
-    works: dict[PhaseName, _DeviceWork] = {"prefill": prefill}
-    if workload.decode is not None:
-        works["decode"] = _phase_work(workload, workload.decode, run)
-    rows = [_work_efficiency(phase, work, run, against) for phase, work in works.items()]
+    """Return the phases of the model, those of its draft model if it has one, and the request, on
+    one device each.
+    """
+    works: dict[PhaseName, _DeviceWork] = {}
+    runs: dict[PhaseName, GenerationRun] = {}
+    for names, own, own_run in model_runs(workload, run):
+        for name, phase in zip(names, (own.prefill, own.decode), strict=True):
+            if phase is not None:
+                works[name], runs[name] = _phase_work(own, phase, own_run), own_run
+    rows = [_work_efficiency(phase, work, runs[phase], against) for phase, work in works.items()]
     request = _work_efficiency("request", _request_work(workload, works), run, against)
     return *rows, _with_sequential_bound(request, rows)
+
+
+def model_runs(
+    workload: Workload, run: GenerationRun
+) -> tuple[tuple[tuple[PhaseName, PhaseName], Workload, GenerationRun], ...]:
+    """Return (names of its phases, workload, run) of the model, and of its draft model if it has
+    one.
+    """
+    names: tuple[PhaseName, PhaseName] = ("prefill", "decode")
+    own = (names, workload, run)
+    if workload.speculation is None:
+        return (own,)
+    drafting: tuple[PhaseName, PhaseName] = ("draft-prefill", "draft-decode")
+    draft_run = msgspec.structs.replace(run, cache=run.draft_cache or run.cache)
+    return own, (drafting, workload.speculation.draft, draft_run)
 
 
 def _phase_work(workload: Workload, phase: GenerationPhase, run: GenerationRun) -> _DeviceWork:
     """Return the work of a phase on one of the devices that share it."""
     amounts, part = phase.amounts, Fraction(1, run.devices)
-    weights = phase.passes * phase.weight_bytes
     caches = amounts.cache_read + amounts.cache_written
+    weights = phase.moved_bytes - caches  # rounds of a draft model read different weights
     activations = amounts.bytes_read + amounts.bytes_written - weights - caches
     floats = bytes_relative_to_stored_type(workload.weight_dtype, run.precision)
     kept = bytes_relative_to_stored_type(workload.cache_dtype, run.cache)
@@ -145,7 +168,7 @@ def _phase_work(workload: Workload, phase: GenerationPhase, run: GenerationRun) 
 
 
 def _request_work(workload: Workload, works: Mapping[PhaseName, _DeviceWork]) -> _DeviceWork:
-    """Return the work of both phases together."""
+    """Return the work of all phases together."""
 
     def sum_over_prefill_and_steps(name: str) -> Fraction:
         """Return the sum of the amount of this name over prefill and steps."""

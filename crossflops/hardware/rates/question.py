@@ -175,13 +175,19 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """Text that a language model generates: counted for so many tokens, or read from a report.
 
     `workload` is a file that `count --prompt` wrote. `prompt` and `generate` are tokens of a
-    request, and `Speed.batch` is the number of requests. `cache_dtype` is the precision in which
-    keys and values are kept. The rates are those of prompt tokens, and of new tokens in decoding
+    request, and `Speed.batch` is the number of requests. Its prompt begins with so many `images`.
+    A `draft` model, another target, proposes `draft_tokens` tokens in a round, of which
+    `acceptance` says how many are accepted. `cache_dtype` is the precision in which keys and
+    values are kept. The rates are those of prompt tokens, and of new tokens in decoding
     steps; `Speed.tokens_per_second` are new tokens of both phases together.
     """
 
     prompt: int | None = None
     generate: int | None = None
+    images: int | None = None
+    draft: str = ""
+    draft_tokens: int | None = None
+    acceptance: str = ""
     workload: str | None = None
     cache_dtype: str = ""
     prefill_tokens_per_second: float | None = None
@@ -281,12 +287,12 @@ _REPEATED = frozenset(
 _TEXTS = frozenset(
     (
         *("macs", "pass_macs", "params", "train_multiplier", "bytes_per_example"),
-        *("run_tokens", "run_examples", "run_steps", "mfu"),
+        *("run_tokens", "run_examples", "run_steps", "mfu", "acceptance"),
     )
 )
 
 
-_EMPTY_TEXTS = frozenset(("backward", "optimizer", "loss", "cache_dtype"))
+_EMPTY_TEXTS = frozenset(("backward", "optimizer", "loss", "cache_dtype", "draft", "acceptance"))
 
 
 def _to_field_value(name: str, value: Any) -> Any:

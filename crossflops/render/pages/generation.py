@@ -12,6 +12,7 @@ from crossflops.render.page import (
     Title,
     number_columns,
 )
+from crossflops.render.pages.workload import image_tokens_text
 from crossflops.report.efficiency import EfficiencyReport, PhaseEfficiency
 from crossflops.report.quantity import (
     count_with_noun,
@@ -22,6 +23,10 @@ from crossflops.report.quantity import (
 )
 
 _UNKNOWN = "-"
+# Names of phases of a model with a draft model, as in the page of its workload.
+_WITH_DRAFT = {
+    "decode": "rounds", "draft-prefill": "draft prefill", "draft-decode": "draft rounds",
+}  # fmt: skip
 
 
 def generation_blocks(content: EfficiencyReport) -> list[Block]:
@@ -45,9 +50,11 @@ def _generation_title(content: EfficiencyReport) -> Title:
         workload = report.workload
         parts.append(
             f"{count_with_noun(workload.batch, 'request')} of "
-            f"{count_with_noun(workload.prompt, 'prompt token')} and "
+            f"{count_with_noun(workload.prompt, 'prompt token')}{image_tokens_text(workload)} and "
             f"{count_with_noun(workload.generate, 'new token')}"
         )
+        if workload.speculation is not None:
+            parts.append(f"draft {workload.speculation.target}")
     parts.append(f"{first.precision or 'as stored'}, cache {first.cache_dtype}")
     return Title(tuple(parts))
 
@@ -112,7 +119,8 @@ def _phase_table(rows: Sequence[PhaseEfficiency]) -> Table:
             _phase_line("MFU", rows, lambda row: percent_text(row.mfu)),
             _phase_line("MBU", rows, lambda row: percent_text(row.mbu)),
         ]
-    names = [row.phase for row in rows]
+    has_draft = any(row.phase.startswith("draft") for row in rows)
+    names = [_WITH_DRAFT.get(row.phase, row.phase) if has_draft else row.phase for row in rows]
     return Table(columns=(Column(head=""), *number_columns(*names)), rows=tuple(lines), stub=1)
 
 

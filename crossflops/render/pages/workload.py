@@ -26,7 +26,7 @@ def workload_blocks(workload: Workload) -> list[Block]:
     requests = count_with_noun(workload.batch, "request")
     heading = (
         f"{requests} of {count_with_noun(workload.prompt, 'prompt token')}"
-        f"{_image_tokens_text(workload)} and {count_with_noun(workload.generate, 'new token')}"
+        f"{image_tokens_text(workload)} and {count_with_noun(workload.generate, 'new token')}"
     )
     blocks: list[Block] = [Heading(heading)]
     if workload.speculation is not None:
@@ -42,7 +42,7 @@ def workload_blocks(workload: Workload) -> list[Block]:
     return [*blocks, Heading(f"Totals of {name}")]
 
 
-def _image_tokens_text(workload: Workload) -> str:
+def image_tokens_text(workload: Workload) -> str:
     """Return the words for the image tokens of a prompt, "" if it has none."""
     if not workload.images:
         return ""

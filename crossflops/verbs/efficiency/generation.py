@@ -1,7 +1,8 @@
 """The efficiency of generated text: a workload that is counted, or read from a report."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from crossflops.verbs.efficiency.uses import flag_of_field, non_default_fields
 _USED = frozenset(
     (
         *("prompt", "generate", "workload", "cache_dtype", "batch", "precision", "device"),
+        *("images", "draft", "draft_tokens", "acceptance"),
         *("catalogue", "peak_tflops", "bandwidth", "tp", "per_device", "bytes_"),
         *("tokens_per_second", "prefill_tokens_per_second", "decode_tokens_per_second"),
     )
@@ -36,6 +38,9 @@ _PHASE_OF_RATE = {
     "decode_tokens_per_second": "decode",
     "tokens_per_second": "request",
 }
+_OF_A_COUNT = (
+    "prompt", "generate", "batch", "images", "draft", "draft_tokens", "acceptance",
+)  # fmt: skip
 _HINT = "give a file written by `crossflops count TARGET --prompt P --generate G -o FILE.json`"
 
 
@@ -81,7 +86,7 @@ def _rate_phases_on_device(
     """Return the phases against one device, with what is assumed and what cannot be."""
     assumed = generation_assumptions(workload, run, peaks)
     return [
-        replace(row, assumptions=assumed, warnings=generation_warnings(row, workload, peaks))
+        replace(row, assumptions=assumed, warnings=generation_warnings(row, workload, run, peaks))
         for row in phase_efficiencies(workload, run, peaks)
     ]
 
@@ -98,7 +103,7 @@ def _check_generation_question(question: Question, request: Request | None) -> N
             )
     Formats(cache=fields["cache_dtype"])
     if fields["workload"] is not None:
-        typed = [name for name in ("prompt", "generate", "batch") if fields[name] is not None]
+        typed = [name for name in _OF_A_COUNT if fields[name] not in (None, "")]
         if typed or request is not None:
             what = flag_of_field(typed[0]) if typed else "a TARGET"
             raise InputError(
@@ -106,6 +111,8 @@ def _check_generation_question(question: Question, request: Request | None) -> N
                 "model",
                 "leave out one of the two",
             )
+    elif request is None and question.generation.prompt is None:
+        raise InputError("--generate needs a TARGET", "give a config, such as hf:config.json")
     elif request is None:
         raise InputError("--prompt needs a TARGET", "give a config, such as hf:config.json")
     rates = [name for name in _PHASE_OF_RATE if fields[name] is not None]
@@ -145,7 +152,11 @@ def _find_workload(question: Question, request: Request | None) -> tuple[Report,
     sizes = dict(request.sizes)
     if question.speed.batch is not None:
         sizes["batch"] = question.speed.batch
-    asked = replace(request, prompt=generation.prompt, generate=generation.generate, sizes=sizes)
+    asked = replace(
+        request,
+        sizes=sizes,
+        **{name: getattr(generation, name) for name in _OF_A_COUNT if name != "batch"},
+    )
     report, _ = count_generation(asked)
     return report, cast("Workload", report.workload)
 
@@ -160,20 +171,17 @@ def _read_workload_file(path: Path) -> tuple[Report, Workload]:
         raise InputError(f"{path} is not a report: {error}", _HINT) from error
     if not isinstance(report.workload, Workload):
         raise InputError(f"{path} is a report without a workload", _HINT)
-    if report.workload.speculation is not None:
-        raise InputError(
-            f"{path} has a workload with a draft model, which cannot be rated",
-            "count the workload without --draft",
-        )
     return report, report.workload
 
 
 def _build_generation_run(question: Question, workload: Workload) -> GenerationRun:
     """Return the run that a question is about. Raises InputError for rates that do not fit."""
     fields = question.option_values
+    draft = workload.speculation.draft if workload.speculation is not None else None
     precision = question.precisions.precision
     if precision == GRAPH:
-        if workload.weight_dtype not in PRECISIONS:
+        types = {own.weight_dtype for own in (workload, draft) if own is not None}
+        if len(types) > 1 or workload.weight_dtype not in PRECISIONS:
             raise UnknownNameError(
                 "--precision graph needs weights of one type, but the workload has several",
                 "give the precision that ran, such as --precision bf16",
@@ -185,11 +193,13 @@ def _build_generation_run(question: Question, workload: Workload) -> GenerationR
             "leave it out, or generate more tokens",
         )
     rates = {phase: fields[name] for name, phase in _PHASE_OF_RATE.items()}
+    if draft is not None:
+        _refuse_rates_of_phases(fields)
     devices = question.parallel.tp
     byte_model: Literal["weights-once", "unfused"] = (
         "unfused" if question.roof.bytes_ == "unfused" else "weights-once"
     )
-    kept = PRECISIONS.get(workload.cache_dtype, workload.cache_dtype)
+    kept = _cache_precision_of_count(workload)
     requested = question.generation.cache_dtype
     if workload.model_cache_dtype and requested:
         raise InputError(
@@ -201,6 +211,28 @@ def _build_generation_run(question: Question, workload: Workload) -> GenerationR
         devices=devices,
         precision=precision,
         cache=kept if workload.model_cache_dtype else requested or precision or kept,
+        draft_cache=""
+        if draft is None or requested or precision
+        else _cache_precision_of_count(draft),
         byte_model=byte_model,
         seconds=phase_seconds(workload, rates, devices, bool(question.speed.per_device)),
     )
+
+
+def _cache_precision_of_count(workload: Workload) -> str:
+    """Return the precision of the cache of a counted workload."""
+    return PRECISIONS.get(workload.cache_dtype, workload.cache_dtype)
+
+
+def _refuse_rates_of_phases(fields: Mapping[str, Any]) -> None:
+    """Raise InputError for the rate of a phase of a workload with a draft model.
+
+    A measured prefill or decoding has passes of both models, and the phases are those of one.
+    """
+    for name, phase in _PHASE_OF_RATE.items():
+        if fields[name] is not None and phase != "request":
+            raise InputError(
+                f"{flag_of_field(name)} cannot be combined with a draft model: both models share "
+                "the time of a prefill and of decoding",
+                "give the speed of whole requests: --tokens-per-second, in new tokens",
+            )

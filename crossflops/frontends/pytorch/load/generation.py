@@ -42,14 +42,37 @@ _HINT = "leave out --prompt and --generate to count a single pass"
 
 
 def _new_key_value_cache(model: Any) -> Any:
-    """Return the empty cache that `generate` makes for this model."""
+    """Return the empty cache that `generate` makes for this model.
+
+    If that has too few layers, as for a T5 with more layers in its decoder than in its encoder, it
+    is the one that the decoder makes for itself, from its own config.
+    """
     from transformers import cache_utils
 
     config = model.config.get_text_config(decoder=True)
     cache = cache_utils.DynamicCache(config=config)
     if not model.config.is_encoder_decoder:
         return cache
+    if len(cache.layers) < (_decoder_layer_count(model.config) or 0):
+        config = model.get_decoder().config
+        cache = cache_utils.DynamicCache(config=config)
     return cache_utils.EncoderDecoderCache(cache, cache_utils.DynamicCache(config=config))
+
+
+def _warn_of_missing_cache_layers(model: Any) -> None:
+    """Warn if `generate` makes a cache that has fewer layers than the decoder."""
+    from transformers import cache_utils
+
+    config = model.config.get_text_config(decoder=True)
+    number, made = _decoder_layer_count(model.config), cache_utils.DynamicCache(config=config)
+    if number is not None and len(made.layers) < number:
+        warnings.warn(
+            f"generate of transformers makes a cache of {len(made.layers)} layers for the "
+            f"{number} layers in the decoder of {type(model).__name__}: it is counted with the "
+            "cache that the decoder makes, which generate takes as past_key_values",
+            CrossflopsWarning,
+            stacklevel=2,
+        )
 
 
 def _decoder_cache_layers(cache: Any, config: Any) -> Iterator[Any]:
@@ -185,6 +208,8 @@ class TransformersPasses(GenerationPasses):
                 _WITHOUT_IMAGES.format(type(model).__name__), CrossflopsWarning, stacklevel=2
             )
         self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
+        if self.is_encoder_decoder:
+            _warn_of_missing_cache_layers(model)
         layers = list(_decoder_cache_layers(_new_key_value_cache(model), model.config))
         self.windows = tuple(
             sorted({layer.sliding_window for layer in layers if layer.is_sliding})
@@ -305,8 +330,15 @@ class TransformersPasses(GenerationPasses):
         have none.
         """
         weight = next(self._model.parameters())
-        with getattr(weight, "fake_mode", None) or torch.device(weight.device):
-            return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+        try:
+            with getattr(weight, "fake_mode", None) or torch.device(weight.device):
+                return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+        except (RuntimeError, TypeError, OverflowError) as error:  # no memory, or no 64-bit size
+            raise InputError(
+                f"a pass takes a tensor of {' x '.join(map(str, shape))} elements, which cannot "
+                f"be made: {error_words(error)}",
+                "give a smaller --prompt, --generate or --batch",
+            ) from error
 
 
 def _evaluation_source(model: nn.Module, inputs: dict[str, Any]) -> Source:
@@ -382,8 +414,13 @@ def _require_cached_text_generation(model: Any) -> None:
             else 'set "architectures" in config.json to a class that can, such as '
             '["LlamaForCausalLM"]',
         )
-    taken = inspect.signature(model.forward).parameters
-    if model.main_input_name != "input_ids" or "past_key_values" not in taken:
+    if model.main_input_name != "input_ids":
+        raise InputError(
+            f"--prompt requires a model whose input is text; the input of {name} is "
+            f"{model.main_input_name}",
+            _HINT,
+        )
+    if "past_key_values" not in _forward_parameters(model):
         raise InputError(
             "--prompt requires a language model with a key and value cache; "
             f"{name} does not have one",

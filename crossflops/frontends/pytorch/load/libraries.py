@@ -9,6 +9,7 @@ the config is ever fetched, and crossflops runs no code of a repository.
 import functools
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,8 @@ from crossflops.ir.graph import TensorSpec
 # timm: its usual input stands in `pretrained_cfg`.
 
 _TIMM_NAMES = r"^@register_model\s*\ndef (\w+)\("
+_TIMM_FUSED = "reparameterize"  # not timm's: the branches of training are merged for inference
+_TIMM_MERGES = re.compile(r"^ +def (?:fuse|reparameterize)\(self", re.MULTILINE)
 
 
 class Timm(Library):
@@ -55,21 +58,34 @@ class Timm(Library):
         """Return the names of the models in timm's files."""
         return names_in_package_sources("timm", "models", _TIMM_NAMES)
 
+    def alternative_arguments(self, name: str) -> Sequence[Mapping[str, object]]:
+        """Return the argument that merges branches for inference, if the file of the model has
+        modules that can; timm's benchmark counts some of its models so.
+        """
+        timm = importlib.import_module("timm")
+        module = sys.modules[timm.model_entrypoint(name.partition(".")[0]).__module__]
+        return ({_TIMM_FUSED: True},) if _TIMM_MERGES.search(inspect.getsource(module)) else ()
+
     def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the timm model of this name, with random weights unless the arguments say
         otherwise; return it with its usual input.
 
-        A transformer with a fixed input size is built for the requested size.
+        A transformer with a fixed input size is built for the requested size. The argument
+        `reparameterize` merges branches and norms as timm's `reparameterize_model` does.
         """
         timm = importlib.import_module("timm")
         dtype, others = split_weight_dtype(arguments)
+        is_fused = bool(others.get(_TIMM_FUSED))
+        others = {option: value for option, value in others.items() if option != _TIMM_FUSED}
         build = functools.partial(timm.create_model, name, **{"pretrained": False, **others})
         model = build()
         cfg = getattr(model, "pretrained_cfg", None) or {}
         if "image_size" in sizes and cfg.get("fixed_input_size"):
             model = build(img_size=sizes["image_size"])
+        if is_fused:
+            timm.utils.reparameterize_model(model.eval(), inplace=True)
         model = _with_weight_dtype(model, dtype)
         if not cfg.get("input_size"):
             return NamedModel(model=model)
@@ -111,6 +127,23 @@ class Torchvision(Library):
     def model_names(self) -> Sequence[str]:
         """Return the names of the models in torchvision's files, without quantized ones."""
         return names_in_package_sources("torchvision", "models", _TORCHVISION_NAMES)
+
+    def alternative_arguments(self, name: str) -> Sequence[Mapping[str, object]]:
+        """Return the other choice of an auxiliary classifier, if the model has one.
+
+        With weights torchvision builds a segmentation model with it, and takes it away from
+        GoogLeNet (models/googlenet.py, models/segmentation).
+        """
+        build = importlib.import_module("torchvision").models.get_model_builder(name)
+        signature = inspect.signature(build)
+        taken = dict(signature.parameters)
+        if inspect.isclass(signature.return_annotation):
+            taken |= inspect.signature(signature.return_annotation).parameters
+        return tuple(
+            {option: not taken[option].default}
+            for option in ("aux_loss", "aux_logits")
+            if option in taken
+        )
 
     def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
