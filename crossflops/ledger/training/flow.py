@@ -6,7 +6,7 @@ sum, lies downstream. Constants, the model's inputs and what is detached have no
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -161,11 +161,24 @@ class GradientFlow:
         """
         (body,) = node.bodies
         (inner,) = self.body_states_by_run(node, body, values)
-        pairs = zip(body.outputs, node.outputs, strict=False)
-        ends = {own.name for own, its in pairs if its is not None and its.name in reached}
+        ends = self.body_outputs_that_reach_loss(node, body, reached)
         self.results_that_reach_loss(self.graph_level(body), inner, ends)
         operands = zip(body.inputs, node.inputs, strict=False)
         return {its.name for own, its in operands if its is not None and own.name in ends}
+
+    def body_outputs_that_reach_loss(
+        self, node: Node, body: Graph, reached: Collection[str]
+    ) -> set[str]:
+        """Return the names of the outputs of a function body through which gradients of these
+        results of its node flow; the body may detach an output.
+        """
+        pairs = enumerate(zip(body.outputs, node.outputs, strict=False))
+        missed = body.severed if self.cuts else ()
+        return {
+            own.name
+            for index, (own, its) in pairs
+            if index not in missed and its is not None and its.name in reached
+        }
 
     def value_state(self, spec: TensorSpec, node: Node, values: GradientStates) -> GradientState:
         """Return the gradient state of a tensor that the node reads."""
@@ -327,8 +340,11 @@ class GradientFlow:
         for body in node.bodies:
             for inner in self.body_states_by_run(node, body, values):
                 ends = body.outputs[body_input_and_output_counts_before_states(node)[1] :]
+                missed = body.severed if self.cuts and node.opened else ()
                 for index, spec in enumerate(ends[: len(results)]):
-                    results[index] = join_states(results[index], inner.get(spec.name, FIXED))
+                    state = inner.get(spec.name, FIXED)
+                    own = state._replace(trained=False) if index in missed else state
+                    results[index] = join_states(results[index], own)
         return results
 
     def body_states_by_run(
@@ -408,7 +424,8 @@ class GradientFlow:
         """Return the gradient states of the values of a body, by name, after one run with the
         inputs `provided`.
         """
-        inner = {**ancestors, **provided}
+        starts = {name: GradientState(True, varying) for name, varying in body.starts.items()}
+        inner = {**ancestors, **provided, **starts}
         for below in body.nodes:
             self._record_result_states(below, inner)
         return inner

@@ -21,7 +21,7 @@ from crossflops.frontends.pytorch.convert.writing_operators import MutatingCall,
 from crossflops.frontends.pytorch.load.fakes import fake_tensor_factory
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.operators import OWN
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Function, Graph, Node
 from crossflops.operators import find_operator_rule, is_counted_by_package
 
 # The graph of a module with these arguments: it is recorded and converted like any model.
@@ -34,6 +34,14 @@ KernelOrReason: TypeAlias = tuple[Callable[..., Any] | None, str]
 
 _KERNEL = re.compile(r"^(?P<key>\w+)(?:\[alias\])?: registered at (?P<place>.*?):(?P<line>\d+) ::")
 _FOREIGN = "its result is not computed by PyTorch from its operands, but by NumPy or other code"
+_OWN_BACKWARD = (
+    "in {}, whose custom backward pass is not followed in the body of an operator; counted as if "
+    "it were derived automatically"
+)
+_CHECKPOINT = (
+    "in a checkpoint, which is not followed in the body of an operator; counted as if it did not "
+    "run again"
+)
 _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CUDA")
 
 
@@ -193,11 +201,16 @@ def _with_body(node: Node, body: Graph, origin_of_body: Any) -> Node:
 
 def _place_body_in_call(node: Node, body: Graph, name: str) -> Graph:
     """Return the body with this name, its nodes with the call and the module path of the enclosing
-    `node`.
+    `node`, and with reasons where their backward pass is not the one of their operators.
     """
+    functions = {key: function for function in body.functions for key in function.nodes}
     nodes = tuple(
         replace(
-            inner,
+            inner.with_training(
+                checkpoint=None,
+                own_backward=inner.training.own_backward
+                or _reason_of_other_backward(inner, functions.get(inner.key)),
+            ),
             call=node.call,
             path=node.path,
             constant=inner.constant or node.constant,
@@ -210,6 +223,19 @@ def _place_body_in_call(node: Node, body: Graph, name: str) -> Graph:
         for inner in body.nodes
     )
     return replace(body, name=name, nodes=nodes, functions=())
+
+
+def _reason_of_other_backward(node: Node, function: Function | None) -> str:
+    """Return why the backward pass of a node in a body is not followed; "" if it is that of its
+    operator.
+
+    Args:
+        node: the node of the body.
+        function: the custom autograd function to which it belongs, None without.
+    """
+    if function is not None:
+        return _OWN_BACKWARD.format(function.name)
+    return _CHECKPOINT if node.training.checkpoint is not None else ""
 
 
 def _module_of_kernel_call(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
