@@ -133,6 +133,8 @@ class GradientFlow:
                 if part.checkpoint_kind == "reentrant" and part.results & reaching_loss:
                     reaching_loss |= part.results  # what misses the loss gets zeros for gradients
             reached = {spec.name for spec in node.outputs if spec and spec.name in reaching_loss}
+            if self.cuts and _is_formula_without_gradient(node):
+                continue  # its results may be outputs of the model: nothing flows back from them
             known = self.functions.function_with_own_backward(node)
             if reached or not self.cuts or (known and known.runs_without_reaching_loss):
                 live[node.key] = reached
@@ -299,10 +301,8 @@ class GradientFlow:
 
     def _record_result_states(self, node: Node, values: GradientStates) -> None:
         """Record in `values` the gradient states of a node's results."""
-        known = find_operator_rule(node.op)
-        stops = known is not None and known.backward is no_gradient and node.is_operation_of_model
         trained = node.training.starts or (
-            bool(self.operands_with_gradient(node, values)) and not stops
+            bool(self.operands_with_gradient(node, values)) and not _has_no_gradient(node)
         )
         if stored := self.functions.function_with_own_backward(node):
             trained = self.has_input_with_gradient(stored, node, values)
@@ -429,3 +429,18 @@ class GradientFlow:
         for below in body.nodes:
             self._record_result_states(below, inner)
         return inner
+
+
+def _is_formula_without_gradient(node: Node) -> bool:
+    """Return whether a user's formula counts the node and says that it has no gradient.
+
+    Other operators without a gradient, such as rounding, may give zeros, which flow on.
+    """
+    known = find_operator_rule(node.op)
+    return known is not None and known.is_own and _has_no_gradient(node)
+
+
+def _has_no_gradient(node: Node) -> bool:
+    """Return whether the operator of a node passes no gradient to any operand."""
+    known = find_operator_rule(node.op)
+    return known is not None and known.backward is no_gradient and node.is_operation_of_model
