@@ -723,8 +723,15 @@ def find_loaded_class(path: str) -> Any:
 
 
 def forward_parameters(formula: Formula) -> list[inspect.Parameter]:
-    """Return the parameters of `forward` of a formula's class, [] if they are not known."""
-    forward = getattr(find_loaded_class(formula.module), "forward", None)
+    """Return the parameters of `forward` of a formula's class, or of `__call__` of a class of
+    Flax; [] if they are not known.
+
+    The arguments of a layer of Keras are not recorded, so its defaults are not used either.
+    """
+    kind = find_loaded_class(formula.module)
+    forward = getattr(kind, "forward", None)
+    if forward is None and not hasattr(kind, "call"):
+        forward = getattr(kind, "__call__", None)  # noqa: B004  its signature
     try:
         return list(inspect.signature(forward).parameters.values()) if forward else []
     except (TypeError, ValueError):
