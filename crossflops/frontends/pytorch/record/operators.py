@@ -60,7 +60,7 @@ def operator_calls(
     calls: dict[str, Call] = {}
     for node in nodes:
         frame, custom = frames[frame_number_of_node(node) or 0], node.meta.get("custom") or {}
-        checkpoint = checkpoints.get(custom.get(CHECKPOINT)) or frame.checkpoint
+        checkpoint = checkpoints.get(custom.get(CHECKPOINT, 0)) or frame.checkpoint
         name = f"{frame.key}/{_operator_or_function_name(node)}"
         seen[name] += 1
         calls[node.name] = Call(
