@@ -60,7 +60,7 @@ class ModuleCalls:
         self._running.clear()
 
     @contextmanager
-    def running_method(self, path: str, name: str, args: Any, kwargs: Any) -> Iterator[None]:
+    def call_scope(self, path: str, name: str, args: Any, kwargs: Any) -> Iterator[None]:
         """Run a method of a module in a name scope with the name of its call.
 
         A method that another one of the same module calls is part of that call.
@@ -187,7 +187,7 @@ def _with_module_scope(
         path = getattr(self, _PATH, None)
         if path is None:
             return method(self, *args, **kwargs)
-        with calls.running_method(path, name, args, kwargs):
+        with calls.call_scope(path, name, args, kwargs):
             return method(self, *args, **kwargs)
 
     return call_in_scope
@@ -242,7 +242,7 @@ def entering_linen_scopes(called: CalledModules) -> Iterator[None]:
     def run_in_linen_scope(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
         """Run a linen method in a name scope with its module's path, which is recorded."""
         path = called.record_call(context.module)
-        with called.calls.running_method(path, context.method_name, args, kwargs):
+        with called.calls.call_scope(path, context.method_name, args, kwargs):
             return method(*args, **kwargs)
 
     with linen.intercept_methods(run_in_linen_scope):

@@ -242,8 +242,8 @@ def find_program_node(
     unknown; `nodes` is the result of `program_nodes_by_graph`.
     """
     name = fx_node_name(node)
-    found = (nodes.get((graph, name)) for graph in (graph_name, "", None))
-    return next((known for known in found if known is not None), None)
+    candidates = (nodes.get((graph, name)) for graph in (graph_name, "", None))
+    return next((known for known in candidates if known is not None), None)
 
 
 def _has_convolution_bias(node: Any) -> bool:
