@@ -254,8 +254,8 @@ def translating_complex_operators(
         """
         if is_argument_ignored(node):
             return opaque_node_translation(node.target), ""
-        if node.target in table and node.target not in forms and _returned_list_length(node):
-            return _opaque_list_translation(node.target, _returned_list_length(node)), ""
+        if node.target in table and node.target not in forms and _list_result_length(node):
+            return _opaque_list_translation(node.target, _list_result_length(node)), ""
         known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
         if known is not None and not (other and _has_complex_operand(node)):
             return known, ""
@@ -377,7 +377,7 @@ def opaque_node_translation(
     return write_opaque_node
 
 
-def _returned_list_length(node: Any) -> int:
+def _list_result_length(node: Any) -> int:
     """Return the number of tensors in the list that the operator of another library returns in
     this FX node; 0 for any other node.
     """
