@@ -61,20 +61,27 @@ def with_notes_of_source_operations(
     nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
     """Return copies of the nodes, each with a note of the source operation that it was written
-    for; the first node of an operation stands for its whole cost, the others for none.
+    for; the first node of an operation, or the one that is the operation itself, stands for its
+    whole cost, the others for none.
 
     `operation` returns the identity and the operation that a node was written for, None where it
     was written for none.
     """
-    begun: set[str] = set()
+    meanings = {node.key: operation(node) for node in nodes}
+    holders: dict[str, Node] = {}  # by the identity of an operation: the node with its cost
+    for node in nodes:
+        if (meaning := meanings[node.key]) is not None:
+            identity, meant = meaning
+            known = holders.setdefault(identity, node)
+            if not _is_operator_of(known, meant) and _is_operator_of(node, meant):
+                holders[identity] = node
 
     def with_source_operation_note(node: Node) -> Node:
         """Return the node, or the nodes of its bodies, with a note of the source operation."""
-        meaning = operation(node)
+        meaning = meanings[node.key]
         if meaning is not None:
             identity, meant = meaning
-            stands = () if identity in begun else (meant.as_node(node.key),)
-            begun.add(identity)
+            stands = (meant.as_node(node.key),) if holders[identity] is node else ()
             conversion = ConversionAnnotation(stands_for=stands, written_for=identity)
             return msgspec.structs.replace(node, conversion=conversion)
         bodies = tuple(
@@ -86,6 +93,11 @@ def with_notes_of_source_operations(
         return msgspec.structs.replace(node, bodies=bodies) if bodies else node
 
     return tuple(with_source_operation_note(node) for node in nodes)
+
+
+def _is_operator_of(node: Node, operation: ConvertedOperation) -> bool:
+    """Return whether a node has the operator of a source operation."""
+    return (node.op.domain, node.op.type) == (operation.op.domain, operation.op.type)
 
 
 def with_parameter_names(graph: Graph, names: Mapping[str, str]) -> Graph:

@@ -375,7 +375,8 @@ class _GraphCounter:
         )
 
     def _counts_of_larger_branch(self, node: Node, stored: PrecisionByTensor) -> Counts:
-        """Return the counts of an If and of its larger branch, as an upper bound.
+        """Return the counts of an If and of its larger branch, as an upper bound, and the
+        uncounted nodes of its other branches, which may be larger.
 
         Raises OperandError if none of them can run.
         """
@@ -390,15 +391,20 @@ class _GraphCounter:
         if not counted and obstacle is not None:
             raise obstacle
         largest = max(counted, key=lambda name: counted[name][1])
-        sizes = ", ".join(
-            f"{name} {macs} MACs {flops} FLOPs" for name, (_, (macs, flops, _)) in counted.items()
-        )
+        sizes = ", ".join(_branch_text(name, size) for name, (_, size) in counted.items())
+        missing = [
+            count
+            for name, (counts, _) in counted.items()
+            for count in (self.flat_counts(counts) if name != largest else ())
+            if isinstance(count, UncountedNode) and not count.node.dead
+        ]
         which = f"the larger of {sizes}"
         if obstacle is not None:
             which = f"in the other branch, {obstacle.message}"
         return (
             _zero_count(node, f"{largest}: {which}", exact=False),
             *_counts_within_holder(node, _upper_bound_counts(counted[largest][0]), 1),
+            *_counts_within_holder(node, missing, 1),
         )
 
     def _branch_size(self, counts: Counts) -> BranchSize:
@@ -407,6 +413,15 @@ class _GraphCounter:
         total = _sum_of_costs(count for count in inner if not count.node.dead)
         uncounted = sum(isinstance(count, UncountedNode) for count in inner)
         return BranchSize(total.macs, total.flops, uncounted)
+
+
+def _branch_text(name: str, size: BranchSize) -> str:
+    """Return the name of a branch with its work, and with the number of its uncounted nodes."""
+    text = f"{name} {size.macs} MACs {size.flops} FLOPs"
+    if not size.uncounted_nodes:
+        return text
+    plural = "s" if size.uncounted_nodes > 1 else ""
+    return f"{text} without {size.uncounted_nodes} uncounted node{plural}"
 
 
 def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:

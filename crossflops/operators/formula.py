@@ -397,6 +397,11 @@ def _is_non_negative_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_integer_of_numpy(value: object) -> bool:
+    """Return whether a value is an integer, but not one of Python."""
+    return hasattr(value, "__index__") and not isinstance(value, int)
+
+
 def _formula_cost(formula: Formula, function: Callable[..., Any], *args: Any) -> Cost:
     """Return the cost that a function of a formula gives. Raises FormulaError if it is no valid
     cost.
@@ -418,7 +423,9 @@ def _require_cost(formula: Formula, cost: object) -> Cost:
             raise _formula_error(
                 formula,
                 f"returns {kind}={amount!r}, which is not a count",
-                "return a whole number of at least 0; divide with //",
+                "return an int of Python: put int(...) around a number of NumPy"
+                if _is_integer_of_numpy(amount)
+                else "return a whole number of at least 0; divide with //",
             )
     if cost.bytes_read or cost.bytes_written:
         raise _formula_error(
@@ -723,8 +730,15 @@ def find_loaded_class(path: str) -> Any:
 
 
 def forward_parameters(formula: Formula) -> list[inspect.Parameter]:
-    """Return the parameters of `forward` of a formula's class, [] if they are not known."""
-    forward = getattr(find_loaded_class(formula.module), "forward", None)
+    """Return the parameters of `forward` of a formula's class, or of `__call__` of a class of
+    Flax; [] if they are not known.
+
+    The arguments of a layer of Keras are not recorded, so its defaults are not used either.
+    """
+    kind = find_loaded_class(formula.module)
+    forward = getattr(kind, "forward", None)
+    if forward is None and not hasattr(kind, "call"):
+        forward = getattr(kind, "__call__", None)  # noqa: B004  its signature
     try:
         return list(inspect.signature(forward).parameters.values()) if forward else []
     except (TypeError, ValueError):

@@ -196,7 +196,7 @@ def _run_formula_module(
         run(module)
     except CrossflopsError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends the process
         message = f"{location} cannot be read: {error_words(error)}{error_location(error)}"
         raise FormulaError(message, "correct the file") from error
     finally:

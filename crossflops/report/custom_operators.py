@@ -45,10 +45,18 @@ def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
             holder, slash, _ = holder.rpartition("/")
     rows = [_formula_row(op, counts) for op, counts in by_formula.items()]
     rows += [
-        _body_row(op, counts, [part for count in counts for part in inside[count.node.key]])
+        _body_row(
+            op, counts, [part for count in counts for part in inside[count.node.bodies[0].name]]
+        )
         for op, counts in by_body.items()
     ]
     return tuple(rows)
+
+
+def _body_name(node: Node) -> str:
+    """Return the name of the body of an operator, with which the keys of the nodes in it begin."""
+    (body,) = node.bodies
+    return body.name
 
 
 def find_used_formula(node: Node) -> "Formula | None":

@@ -122,6 +122,7 @@ def test_a_configuration_names_files_from_its_own_folder(
         ("return crossflops.Cost(macs=1.5)", r"returns macs=1\.5"),
         ("return crossflops.Cost(macs=-1)", "returns macs=-1"),
         ("return crossflops.Cost(macs=True)", "returns macs=True"),
+        ("import numpy; return crossflops.Cost(macs=numpy.int64(5))", r"macs=np.int64\(5\)"),
         ("return 7", "returns 7"),
         ("return crossflops.Cost(bytes_read=1)", "returns bytes in its cost"),
         ("return call.input('x').shape", "has no tensor 'x'"),
@@ -165,6 +166,7 @@ def test_two_formulas_for_one_operator_are_refused(model: str, own: str, tmp_pat
     [
         ("x = 1", "registers no formula"),
         ("x = 1 / 0", "cannot be read: ZeroDivisionError"),
+        ("import sys; sys.exit(3)", "cannot be read: SystemExit: 3"),
         (OWN.replace("mylib::Flash", "Flash"), "is not the name of an operator"),
         (OWN.replace("mylib::Flash", "ai.onnx::MatMul"), "crossflops already counts"),
         (OWN.replace('source="a paper"', 'doubt="perhaps"'), "has doubt='perhaps'"),

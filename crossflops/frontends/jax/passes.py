@@ -271,7 +271,11 @@ def _read_graph_with_run_sizes(state: JaxConversion) -> JaxConversion:
 def _link_jax_equations(state: JaxConversion) -> JaxConversion:
     """Return the state with equations and modules on the nodes, and calls in the trace."""
     graph, calls = link_equations(
-        state.current_graph, state.equations, state.origins, state.trace.modules
+        state.current_graph,
+        state.equations,
+        state.origins,
+        state.trace.modules,
+        state.function.called.calls.arguments,
     )
     return _with_state_fields(
         state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls)

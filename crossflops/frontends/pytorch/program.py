@@ -241,7 +241,9 @@ def record_torch_run(
     ):  # fmt: skip
         recorded = _export_with_mask_note(ExportRequest(model, args, kwargs, setting))
         exported, recorder = recorded.program, recorded.recorder
-        operators = operator_calls(exported, recorder.frames, recorder.policies)
+        operators = operator_calls(
+            exported, recorder.frames, recorder.checkpoint_by_number, recorder.policies
+        )
         operators = mark_sparsity_dependent_calls(exported, operators)
         if recorded.valued:
             operators = with_dependence_marks(exported, operators, recorded.known)

@@ -6,7 +6,7 @@ sum, lies downstream. Constants, the model's inputs and what is detached have no
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -133,6 +133,8 @@ class GradientFlow:
                 if part.checkpoint_kind == "reentrant" and part.results & reaching_loss:
                     reaching_loss |= part.results  # what misses the loss gets zeros for gradients
             reached = {spec.name for spec in node.outputs if spec and spec.name in reaching_loss}
+            if self.cuts and _is_formula_without_gradient(node):
+                continue  # its results may be outputs of the model: nothing flows back from them
             known = self.functions.function_with_own_backward(node)
             if reached or not self.cuts or (known and known.runs_without_reaching_loss):
                 live[node.key] = reached
@@ -161,11 +163,24 @@ class GradientFlow:
         """
         (body,) = node.bodies
         (inner,) = self.body_states_by_run(node, body, values)
-        pairs = zip(body.outputs, node.outputs, strict=False)
-        ends = {own.name for own, its in pairs if its is not None and its.name in reached}
+        ends = self.body_outputs_that_reach_loss(node, body, reached)
         self.results_that_reach_loss(self.graph_level(body), inner, ends)
         operands = zip(body.inputs, node.inputs, strict=False)
         return {its.name for own, its in operands if its is not None and own.name in ends}
+
+    def body_outputs_that_reach_loss(
+        self, node: Node, body: Graph, reached: Collection[str]
+    ) -> set[str]:
+        """Return the names of the outputs of a function body through which gradients of these
+        results of its node flow; the body may detach an output.
+        """
+        pairs = enumerate(zip(body.outputs, node.outputs, strict=False))
+        missed = body.severed if self.cuts else ()
+        return {
+            own.name
+            for index, (own, its) in pairs
+            if index not in missed and its is not None and its.name in reached
+        }
 
     def value_state(self, spec: TensorSpec, node: Node, values: GradientStates) -> GradientState:
         """Return the gradient state of a tensor that the node reads."""
@@ -286,10 +301,8 @@ class GradientFlow:
 
     def _record_result_states(self, node: Node, values: GradientStates) -> None:
         """Record in `values` the gradient states of a node's results."""
-        known = find_operator_rule(node.op)
-        stops = known is not None and known.backward is no_gradient and node.is_operation_of_model
         trained = node.training.starts or (
-            bool(self.operands_with_gradient(node, values)) and not stops
+            bool(self.operands_with_gradient(node, values)) and not _has_no_gradient(node)
         )
         if stored := self.functions.function_with_own_backward(node):
             trained = self.has_input_with_gradient(stored, node, values)
@@ -327,8 +340,11 @@ class GradientFlow:
         for body in node.bodies:
             for inner in self.body_states_by_run(node, body, values):
                 ends = body.outputs[body_input_and_output_counts_before_states(node)[1] :]
+                missed = body.severed if self.cuts and node.opened else ()
                 for index, spec in enumerate(ends[: len(results)]):
-                    results[index] = join_states(results[index], inner.get(spec.name, FIXED))
+                    state = inner.get(spec.name, FIXED)
+                    own = state._replace(trained=False) if index in missed else state
+                    results[index] = join_states(results[index], own)
         return results
 
     def body_states_by_run(
@@ -408,7 +424,23 @@ class GradientFlow:
         """Return the gradient states of the values of a body, by name, after one run with the
         inputs `provided`.
         """
-        inner = {**ancestors, **provided}
+        starts = {name: GradientState(True, varying) for name, varying in body.starts.items()}
+        inner = {**ancestors, **provided, **starts}
         for below in body.nodes:
             self._record_result_states(below, inner)
         return inner
+
+
+def _is_formula_without_gradient(node: Node) -> bool:
+    """Return whether a user's formula counts the node and says that it has no gradient.
+
+    Other operators without a gradient, such as rounding, may give zeros, which flow on.
+    """
+    known = find_operator_rule(node.op)
+    return known is not None and known.is_own and _has_no_gradient(node)
+
+
+def _has_no_gradient(node: Node) -> bool:
+    """Return whether the operator of a node passes no gradient to any operand."""
+    known = find_operator_rule(node.op)
+    return known is not None and known.backward is no_gradient and node.is_operation_of_model

@@ -282,10 +282,7 @@ class _StepCounter:
         it with equal shapes share it.
         """
         (inner,) = self._flow.body_states_by_run(node, body, values)
-        pairs = zip(body.outputs, node.outputs, strict=False)
-        reaching_loss = {
-            native.name for native, its in pairs if its is not None and its.name in reached
-        }
+        reaching_loss = self._flow.body_outputs_that_reach_loss(node, body, reached)
         names = [spec.name for spec in body.inputs]
         key = (id(body), tuple(inner.get(name) for name in names), frozenset(reaching_loss))
         if key not in self._functions:

@@ -50,3 +50,20 @@ def test_the_lines_to_write_name_the_target(tmp_path):
     own = tmp_path / "own.py"
     own.write_text(row.stub.replace("macs=...", "macs=5 * a * b * b"))
     assert crossflops.count(scan_product, INPUTS, formulas=[own]).macs == PRODUCT + SCAN
+
+
+def test_a_formula_of_a_target_in_a_branch_sees_its_arguments(tmp_path):
+    """The converter writes other nodes for the call before the call itself."""
+    own = tmp_path / "own.py"
+    own.write_text(
+        "import crossflops\n\n\n"
+        '@crossflops.operator("jax::my_scan")\n'
+        "def scan(call):\n"
+        "    return crossflops.Cost(macs=100 * int(call.attributes['steps']))\n"
+    )
+
+    def choose(x, w):
+        """The larger branch has the product of `scan_product`, and the call."""
+        return jax.lax.cond(x.sum() > 0, scan_product, lambda x, w: x, x, w)
+
+    assert crossflops.count(choose, INPUTS, formulas=[own]).macs == PRODUCT + 500

@@ -14,9 +14,9 @@ from crossflops.frontends.converted import (
     with_notes_of_source_operations,
 )
 from crossflops.frontends.jax.convert.lowering import DOMAIN, Equation
-from crossflops.frontends.jax.record.scopes import module_paths_in_stack
+from crossflops.frontends.jax.record.scopes import module_calls_in_stack, module_path_of_call
 from crossflops.ir.graph import Graph, Node, Op
-from crossflops.ir.trace import Call, Module
+from crossflops.ir.trace import Call, Module, Scalar
 
 MADE = "jax2onnx."  # before the type of a node that only the converter put in
 ROOT = "(model)"
@@ -45,14 +45,16 @@ def link_equations(
     equations: Sequence[Equation],
     origins: Mapping[str, int],
     rows: tuple[Module, ...],
+    arguments: Mapping[str, Mapping[str, Scalar]] = {},
 ) -> LinkedGraph:
     """Return the graph with each node's call and module, and the calls with their nodes.
 
     A node that only the converter inserted (a layout transposition, say) gets a call of its own,
-    whose target says so. `origins` are the equations by the names of nodes.
+    whose target says so. `origins` are the equations by the names of nodes, `arguments` the plain
+    arguments of each call of a module by the name of the call.
     """
     ids = {path: row.id for row in rows for path in row.names}
-    chains = [_enclosing_module_paths(equation, ids) for equation in equations]
+    chains = [_enclosing_module_calls(equation, ids) for equation in equations]
     keys = _equation_keys(equations, chains)
     computing = _computing_equations(graph.nodes, origins)
     nodes: dict[str, list[str]] = {}
@@ -61,11 +63,12 @@ def link_equations(
     def with_call_and_module_path(node: Node, enclosing: int | None) -> Node:
         """Return a node with its call and module path; list it under the call."""
         number = origins.get(node.key.partition("@")[0], enclosing)
-        path = chains[number][-1] if number is not None else ""
+        name = chains[number][-1] if number is not None else ""
+        path = module_path_of_call(name)
         key = keys[number] if number is not None else ""
         if node.op.type in _MOVERS and (number is None or number in computing):
             key = f"{node.key} ({MADE})"
-            made[key] = _jax_converter_call(key, node, ids[path], _module_call_key(path))
+            made[key] = _jax_converter_call(key, node, ids[path], _module_call_key(name))
         nodes.setdefault(key, []).append(node.key)
         bodies = tuple(
             msgspec.structs.replace(
@@ -84,7 +87,7 @@ def link_equations(
         if equation.primitive not in _HOLDERS or key in nodes
     ]
     own = (_with_call_nodes(call, nodes[call.key]) for call in made.values())
-    return LinkedGraph(graph, (*_module_calls(chains, rows, ids), *linked_calls, *own))
+    return LinkedGraph(graph, (*_module_calls(chains, rows, ids, arguments), *linked_calls, *own))
 
 
 def count_nodes_as_equations(
@@ -129,10 +132,10 @@ def _operation_lookup(
     return source_operation_of_node
 
 
-def _enclosing_module_paths(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
-    """Return the paths of the modules around an equation, outermost ("") first."""
-    inner = [path for path in module_paths_in_stack(equation.stack) if path and path in ids]
-    return ("", *inner)
+def _enclosing_module_calls(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
+    """Return the names of the module calls around an equation, outermost ("") first."""
+    names = module_calls_in_stack(equation.stack)
+    return ("", *(name for name in names if name and module_path_of_call(name) in ids))
 
 
 def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
@@ -140,7 +143,8 @@ def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ..
     times: Counter[str] = Counter()
     keys = []
     for equation, chain in zip(equations, chains, strict=True):
-        name = f"{chain[-1]}/{equation.primitive}" if chain[-1] else equation.primitive
+        path = module_path_of_call(chain[-1])
+        name = f"{path}/{equation.primitive}" if path else equation.primitive
         times[name] += 1
         keys.append(name if times[name] == 1 else f"{name}_{times[name]}")
     return keys
@@ -156,28 +160,33 @@ def _computing_equations(nodes: Iterable[Node], origins: Mapping[str, int]) -> s
 
 
 def _module_calls(
-    chains: Iterable[tuple[str, ...]], rows: tuple[Module, ...], ids: dict[str, int]
+    chains: Iterable[tuple[str, ...]],
+    rows: tuple[Module, ...],
+    ids: dict[str, int],
+    arguments: Mapping[str, Mapping[str, Scalar]],
 ) -> Iterator[Call]:
-    """Yield one call for each module that ran, within the module around it when it first ran."""
+    """Yield each call of a module that ran, within the module around it when it first ran."""
     enclosing: dict[str, str | None] = {"": None}
     for chain in chains:
         for outer, inner in pairwise(chain):
             if inner != outer:
                 enclosing.setdefault(inner, _module_call_key(outer))
-    for path, parent in enclosing.items():
+    for name, parent in enclosing.items():
+        number = ids[module_path_of_call(name)]
         yield Call(
-            key=_module_call_key(path),
+            key=_module_call_key(name),
             parent=parent,
             level="module",
-            target=rows[ids[path]].bases[0],
-            module=ids[path],
+            target=rows[number].bases[0],
+            module=number,
             via="call",
+            arguments=dict(arguments.get(name, {})),
         )
 
 
-def _module_call_key(path: str) -> str:
-    """Return the key of the call of the module with this path ("" is the root)."""
-    return path or ROOT
+def _module_call_key(name: str) -> str:
+    """Return the key of the call of a module with this name ("" is the root)."""
+    return name or ROOT
 
 
 def _equation_call(
@@ -189,7 +198,7 @@ def _equation_call(
         parent=_module_call_key(chain[-1]),
         level="operator",
         target=equation.primitive,
-        module=ids[chain[-1]],
+        module=ids[module_path_of_call(chain[-1])],
         settings={**equation.settings, "stack": equation.stack},
         inputs=equation.inputs,
         outputs=equation.outputs,

@@ -14,7 +14,11 @@ from crossflops.frontends.jax.kinds import (
     is_jax_keras_model,
     is_linen_module,
 )
-from crossflops.frontends.jax.record.scopes import CalledModules, entering_linen_scopes
+from crossflops.frontends.jax.record.scopes import (
+    CalledModules,
+    ModuleCalls,
+    entering_linen_scopes,
+)
 from crossflops.frontends.keras_inputs import has_created_variables, to_keras_call_inputs
 
 _HINT = "check the number, the names, the shapes and the types of --input"
@@ -88,8 +92,9 @@ def to_pure_function(
             provided[index] = _words_to_random_key(array, leaves[index])
         return jax.tree.unflatten(tree, provided)
 
+    called = CalledModules()
     if is_flax_module(model):
-        call, stored = _nnx_module_call(model, training)
+        call, stored = _nnx_module_call(model, training, called.calls)
     elif is_equinox_module(model):
         call, stored = _equinox_module_call(model, training)
     elif is_linen_module(model):
@@ -99,7 +104,6 @@ def to_pure_function(
     else:
         call, stored = _plain_function_call(model, training)
 
-    called = CalledModules()
     arrays = _arrays_with_values(stored) if valued else _arrays_of_one_number(stored)
 
     def call_with_weights(weights: Any, *arrays: Any) -> Any:
@@ -177,10 +181,13 @@ def array_names_in_tree(arrays: Any) -> tuple[str, ...]:
     )
 
 
-def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+def _nnx_module_call(
+    model: Any, training: bool, calls: ModuleCalls
+) -> tuple[Callable[..., Any], Any]:
     """Return a function that calls an NNX module with given arrays, and these arrays.
 
-    The caller's module is not changed. The arrays are the first argument of the call.
+    The caller's module is not changed. The arrays are the first argument of the call. The calls of
+    modules are recorded in `calls`.
     """
     from flax import nnx
 
@@ -195,7 +202,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
             own.train()
         else:
             own.eval()
-        with entering_module_scopes(mark_module_paths(own)):
+        with entering_module_scopes(mark_module_paths(own), calls):
             return own(*args, **kwargs)
 
     return call_nnx_module, stored

@@ -3,6 +3,7 @@
 import functools
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -16,12 +17,69 @@ from crossflops.patches.patching import patching_attribute
 
 MARK = "nnx:"
 _MARKED = re.compile(rf"{MARK}([^/()]*)")
+_AGAIN = "@"  # between the path of a module and the number of a call of it after the first one
 _PATH = "_crossflops_path"
+
+
+def module_calls_in_stack(stack: str) -> list[str]:
+    """Return the names of all calls of modules in a name stack, outermost first: the path of the
+    module, and "@2" for its second call.
+    """
+    return _MARKED.findall(stack)
+
+
+def module_path_of_call(name: str) -> str:
+    """Return the path of the module in the name of a call of it.
+
+    >>> module_path_of_call("layers.0@2")
+    'layers.0'
+    """
+    return name.partition(_AGAIN)[0]
 
 
 def module_paths_in_stack(stack: str) -> list[str]:
     """Return the paths of all modules in a name stack, outermost first."""
-    return _MARKED.findall(stack)
+    return list(map(module_path_of_call, module_calls_in_stack(stack)))
+
+
+class ModuleCalls:
+    """The calls of modules while a model is traced, each by the path of its module and a number,
+    and the plain arguments of each.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no calls."""
+        self.arguments: dict[str, dict[str, Scalar]] = {}
+        self._count: Counter[str] = Counter()
+        self._running: dict[str, str] = {}  # by path: the call that is running
+
+    def clear_calls(self) -> None:
+        """Forget all calls, before a new trace."""
+        self.arguments.clear()
+        self._count.clear()
+        self._running.clear()
+
+    @contextmanager
+    def call_scope(self, path: str, name: str, args: Any, kwargs: Any) -> Iterator[None]:
+        """Run a method of a module in a name scope with the name of its call.
+
+        A method that another one of the same module calls is part of that call.
+        """
+        import jax
+
+        call, is_outermost = self._running.get(path, path), path not in self._running
+        if is_outermost and name != "setup":  # flax.linen sets a module up when it is first used
+            self._count[path] += 1
+            number = self._count[path]
+            call = path if number == 1 else f"{path}{_AGAIN}{number}"
+            self._running[path] = call
+            self.arguments[call] = _plain_arguments(args, kwargs)
+        try:
+            with jax.named_scope(f"{MARK}{call}"):
+                yield
+        finally:
+            if is_outermost:
+                self._running.pop(path, None)
 
 
 def innermost_module_path(stack: str) -> str | None:
@@ -31,6 +89,19 @@ def innermost_module_path(stack: str) -> str | None:
     """
     paths = module_paths_in_stack(stack)
     return paths[-1] if paths else None
+
+
+def _plain_arguments(args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Return the arguments that are plain values or lists of them, by position (as text) or
+    keyword.
+    """
+    named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
+    plain: dict[str, Scalar] = {}
+    for name, value in named.items():
+        items = value if isinstance(value, tuple | list) else [value]
+        if all(isinstance(item, bool | int | float | str) for item in items):
+            plain[name] = list(items) if isinstance(value, tuple | list) else value
+    return plain
 
 
 def flax_modules(model: Any) -> list[tuple[str, Any]]:
@@ -70,12 +141,15 @@ def mark_module_paths(model: Any) -> set[type]:
 
 
 @contextmanager
-def entering_module_scopes(classes: Iterable[type]) -> Iterator[None]:
-    """Return a context in which methods of these classes run in their module's name scope."""
+def entering_module_scopes(classes: Iterable[type], calls: ModuleCalls) -> Iterator[None]:
+    """Return a context in which methods of these classes run in their module's name scope, and in
+    which `calls` gets their calls.
+    """
+    calls.clear_calls()
     with ExitStack() as stack:
         for kind in classes:
             for name in _scope_methods(kind):
-                stack.enter_context(_wrapping_method(kind, name))
+                stack.enter_context(_wrapping_method(kind, name, calls))
         yield
 
 
@@ -92,19 +166,20 @@ def _scope_methods(kind: type) -> list[str]:
 
 
 @contextmanager
-def _wrapping_method(kind: type, name: str) -> Iterator[None]:
+def _wrapping_method(kind: type, name: str, calls: ModuleCalls) -> Iterator[None]:
     """Return a context in which a method of a Flax class runs in its module's name scope."""
     before = getattr(kind, name)
     if isinstance(vars(kind).get(name), staticmethod | classmethod | type):
         yield
         return
-    with patching_attribute(kind, name, _with_module_scope(before), inventory.SCOPES):
+    with patching_attribute(kind, name, _with_module_scope(before, name, calls), inventory.SCOPES):
         yield
 
 
-def _with_module_scope(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method, run in a name scope with the path of its module."""
-    import jax
+def _with_module_scope(
+    method: Callable[..., Any], name: str, calls: ModuleCalls
+) -> Callable[..., Any]:
+    """Return the method of this name, run in a name scope with the path of its module."""
 
     @functools.wraps(method)
     def call_in_scope(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -112,7 +187,7 @@ def _with_module_scope(method: Callable[..., Any]) -> Callable[..., Any]:
         path = getattr(self, _PATH, None)
         if path is None:
             return method(self, *args, **kwargs)
-        with jax.named_scope(f"{MARK}{path}"):
+        with calls.call_scope(path, name, args, kwargs):
             return method(self, *args, **kwargs)
 
     return call_in_scope
@@ -134,11 +209,13 @@ class CalledModules:
         self.classes: dict[str, type] = {}
         self.settings: dict[str, dict[str, Scalar]] = {}
         self.several = False
+        self.calls = ModuleCalls()
         self._scope: Any = None
 
     def clear_calls(self) -> None:
         """Forget which model was called, before a new trace."""
         self._scope = None
+        self.calls.clear_calls()
 
     def record_call(self, module: Any) -> str:
         """Record the call of a linen module, and return its path."""
@@ -156,17 +233,16 @@ class CalledModules:
 @contextmanager
 def entering_linen_scopes(called: CalledModules) -> Iterator[None]:
     """Return a context in which methods of linen modules run in their module's name scope."""
+    called.clear_calls()
     linen = sys.modules.get("flax.linen")
     if linen is None or not hasattr(linen, "intercept_methods"):
         yield
         return
-    import jax
-
-    called.clear_calls()
 
     def run_in_linen_scope(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
         """Run a linen method in a name scope with its module's path, which is recorded."""
-        with jax.named_scope(f"{MARK}{called.record_call(context.module)}"):
+        path = called.record_call(context.module)
+        with called.calls.call_scope(path, context.method_name, args, kwargs):
             return method(*args, **kwargs)
 
     with linen.intercept_methods(run_in_linen_scope):

@@ -5,7 +5,7 @@ fails.
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -24,6 +24,7 @@ from crossflops.frontends.pytorch.record.dropped_operators import (
     DroppedOperators,
     recording_dropped_operators,
 )
+from crossflops.frontends.pytorch.record.operators import is_third_party_operator
 from crossflops.patches import inventory
 from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
@@ -253,6 +254,8 @@ def translating_complex_operators(
         """
         if is_argument_ignored(node):
             return opaque_node_translation(node.target), ""
+        if node.target in table and node.target not in forms and _list_result_length(node):
+            return _opaque_list_translation(node.target, _list_result_length(node)), ""
         known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
         if known is not None and not (other and _has_complex_operand(node)):
             return known, ""
@@ -372,6 +375,32 @@ def opaque_node_translation(
         return values.Op(opset, name, schema)(*tensors, **plain)
 
     return write_opaque_node
+
+
+def _list_result_length(node: Any) -> int:
+    """Return the number of tensors in the list that the operator of another library returns in
+    this FX node; 0 for any other node.
+    """
+    if not is_third_party_operator(node):
+        return 0
+    returns, value = node.target._schema.returns, node.meta.get("val")
+    is_list = len(returns) == 1 and str(returns[0].type) == "List[Tensor]"
+    return len(value) if is_list and isinstance(value, list | tuple) else 0
+
+
+def _opaque_list_translation(operator: Any, result_count: int) -> Callable[..., Any]:
+    """Return a function that translates a call which returns a list of this number of tensors to
+    one opaque node, with a result for each of them instead of a sequence, whose shapes are
+    unknown.
+    """
+    translate = opaque_node_translation(operator, result_count=result_count)
+
+    def write_opaque_node_of_list(*args: Any, **kwargs: Any) -> Sequence[Any]:
+        """Write a call as one ONNX node; return its results, also a single one, in a tuple."""
+        results = translate(*args, **kwargs)
+        return (results,) if result_count == 1 else tuple(results)
+
+    return write_opaque_node_of_list
 
 
 def _split_complex_arguments(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
@@ -557,6 +586,7 @@ def convert_to_onnx_program(
     ):
         if _returns_only_floats(exported, operator):
             table[operator] = form
+    table[torch.ops.higher_order.map_impl] = _write_map
     table[torch.ops.aten.amin.default] = _SMALLEST
     table[torch.ops.aten.amax.default] = _LARGEST
     table[torch.ops.aten.index_put.default] = _write_index_put
@@ -609,6 +639,16 @@ def convert_to_onnx_program(
                     _BY_MODULE if "torch.q" in reason else _SEE_EXPORT,
                 ) from error
             table[operator] = opaque_node_translation(operator)
+
+
+def _write_map(body: Any, mapped: Sequence[Any], others: Sequence[Any]) -> Sequence[Any]:
+    """Write a `map` as a scan without a state, for which the exporter has a form; return its
+    results.
+    """
+    from torch.onnx._internal.exporter._torchlib.ops import hop
+
+    results: Sequence[Any] = hop.higher_order_scan(body, [], mapped, others)
+    return results
 
 
 def _drop_unresolved_sizes(exported: Any) -> None:

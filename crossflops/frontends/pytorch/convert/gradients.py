@@ -657,8 +657,7 @@ def gradient_sources(
     together: dict[Any, Any] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":
-            known = parameters.get(node.name)
-            reached[node] = {f"={known}": (False,)} if known else {}
+            reached[node] = {f"={parameters.get(node.name, node.name)}": (False,)}
             continue
         before = _merge_gradient_sources(
             [reached.get(argument, {}) for argument in _gradient_argument_nodes(node)]

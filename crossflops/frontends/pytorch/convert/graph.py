@@ -215,6 +215,37 @@ def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
             yield from module.graph.nodes
 
 
+def program_nodes_by_graph(program: "ONNXProgram") -> dict[tuple[str | None, str], Any]:
+    """Return the FX nodes of the decomposed program by the name of their ONNX graph and their own
+    name.
+
+    Nodes of different subgraphs may have the same name. The exporter names the graph of a
+    submodule after its path; the name of the main graph is "" here. Under None is some node of
+    the name, for a release of PyTorch that names graphs differently.
+    """
+    import torch
+
+    nodes: dict[tuple[str | None, str], Any] = {}
+    for path, module in program.exported_program.graph_module.named_modules():
+        if isinstance(module, torch.fx.GraphModule):
+            graph = path.replace(".", "__")
+            for node in module.graph.nodes:
+                nodes[graph, node.name] = node
+                nodes[None, node.name] = node
+    return nodes
+
+
+def find_program_node(
+    nodes: Mapping[tuple[str | None, str], Any], node: "ir.Node", graph_name: str | None
+) -> Any:
+    """Return the FX node for which a node of an ONNX graph of this name was written, None if it is
+    unknown; `nodes` is the result of `program_nodes_by_graph`.
+    """
+    name = fx_node_name(node)
+    candidates = (nodes.get((graph, name)) for graph in (graph_name, "", None))
+    return next((known for known in candidates if known is not None), None)
+
+
 def _has_convolution_bias(node: Any) -> bool:
     """Return True if the FX node of a convolution has a bias argument (the third)."""
     return len(node.args) > 2 and node.args[2] is not None
@@ -371,7 +402,7 @@ class Origins(msgspec.Struct, frozen=True):
 
     `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
     the undecomposed operator by the decomposed one, `opset` the operator sets of the program,
-    `schemas` its calls of operators of PyTorch by the name of their node, `unread` the stored
+    `schemas` its calls of operators of PyTorch (see `program_nodes_by_graph`), `unread` the stored
     tensors whose numbers are not known.
     """
 
@@ -380,7 +411,7 @@ class Origins(msgspec.Struct, frozen=True):
     names: dict[str, str]
     weights: frozenset[str]
     opset: dict[str, int]
-    schemas: Mapping[str, Any] = {}
+    schemas: Mapping[tuple[str | None, str], Any] = {}
     unread: frozenset[str] = frozenset()
 
 
@@ -399,7 +430,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         origin_operator_names(program.exported_program),
         weight_names(program),
         dict(model.opset_imports),
-        {node.name: node for node in program_operator_nodes(program)},
+        program_nodes_by_graph(program),
         _names_of_buffers_and_valueless_constants(program),
     )
     return Graph(
@@ -434,7 +465,8 @@ def _convert_graph_nodes(
         depends = call.depends_on_inputs if call else depending
         domain = "" if node.domain in {"", "ai.onnx"} else node.domain
         op = Op(domain, node.op_type, node.version or origins.opset.get(node.domain, 1))
-        schema = origins.schemas.get(fx_node_name(node)) if domain == DOMAIN else None
+        known = domain == DOMAIN
+        schema = find_program_node(origins.schemas, node, graph.name) if known else None
         nodes.append(
             Node(
                 key=node.name or f"{node.op_type}_{number}",

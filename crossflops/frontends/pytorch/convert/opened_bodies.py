@@ -8,20 +8,21 @@ body of the node. A kernel in C++, CUDA or Triton is closed, and the node says s
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError
+from crossflops.frontends.converted import all_nested_nodes
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN
-from crossflops.frontends.pytorch.convert.graph import fx_node_name, program_operator_nodes
+from crossflops.frontends.pytorch.convert.graph import find_program_node, program_nodes_by_graph
 from crossflops.frontends.pytorch.convert.writing_operators import MutatingCall, find_mutating_call
 from crossflops.frontends.pytorch.load.fakes import fake_tensor_factory
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.operators import OWN
-from crossflops.ir.graph import Graph, Node
+from crossflops.ir.graph import Function, Graph, Node
 from crossflops.operators import find_operator_rule, is_counted_by_package
 
 # The graph of a module with these arguments: it is recorded and converted like any model.
@@ -34,6 +35,14 @@ KernelOrReason: TypeAlias = tuple[Callable[..., Any] | None, str]
 
 _KERNEL = re.compile(r"^(?P<key>\w+)(?:\[alias\])?: registered at (?P<place>.*?):(?P<line>\d+) ::")
 _FOREIGN = "its result is not computed by PyTorch from its operands, but by NumPy or other code"
+_OWN_BACKWARD = (
+    "in {}, whose custom backward pass is not followed in the body of an operator; counted as if "
+    "it were derived automatically"
+)
+_CHECKPOINT = (
+    "in a checkpoint, which is not followed in the body of an operator; counted as if it did not "
+    "run again"
+)
 _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CUDA")
 
 
@@ -49,20 +58,21 @@ def add_custom_operator_bodies(
         convert: makes the graph of a module.
         run_and_copy_arguments: runs the model, where a kernel needs values.
     """
-    closed = {node.key for node in graph.nodes if _is_uncounted_operator(node)}
+    closed = {node.key for node in all_nested_nodes(graph.nodes) if _is_uncounted_operator(node)}
     if not closed:
         return graph
-    programs = {node.name: node for node in program_operator_nodes(source_program)}
-    calls = {
-        node.name: programs[fx_node_name(node)]
-        for node in source_program.model.graph
-        if node.name in closed and fx_node_name(node) in programs
-    }
-    opening = _KernelBodyRecorder(convert, run_and_copy_arguments, calls)
-    nodes = tuple(
-        opening.with_recorded_body(node) if node.key in closed else node for node in graph.nodes
-    )
-    return replace(graph, nodes=nodes)
+    programs = program_nodes_by_graph(source_program)
+    calls, nested = {}, set()
+    for node in source_program.model.graph.all_nodes():
+        if node.name not in closed:
+            continue
+        call = find_program_node(programs, node, node.graph.name)
+        if call is not None:
+            calls[node.name] = call
+        if call is not None and node.graph is not source_program.model.graph:
+            nested.add(_original_operator(call)[0])
+    recorder = _KernelBodyRecorder(convert, run_and_copy_arguments, calls, nested)
+    return recorder.with_recorded_bodies(graph)
 
 
 def _is_uncounted_operator(node: Node) -> bool:
@@ -76,12 +86,35 @@ def _is_uncounted_operator(node: Node) -> bool:
 class _KernelBodyRecorder:
     """A converter of custom operators' kernels to bodies, with a cache by kind of call."""
 
-    def __init__(self, convert: Convert, run: RunCalls, calls: Mapping[str, Any]) -> None:
-        """Prepare conversion of custom operators' kernels to graphs, with empty caches."""
-        self._convert, self._run, self._calls = convert, run, calls
+    def __init__(
+        self, convert: Convert, run: RunCalls, calls: Mapping[str, Any], nested: Container[Any]
+    ) -> None:
+        """Prepare conversion of custom operators' kernels to graphs, with empty caches.
+
+        `calls` are the calls in the program by the key of their node; `nested` are the operators
+        that a loop or a branch calls, so that a run calls them in another order.
+        """
+        self._convert, self._run, self._calls, self._nested = convert, run, calls, nested
+        self._graphs: dict[int, Graph] = {}  # by identity of a body: several nodes share one
         self._known: dict[Any, GraphOrReason] = {}
         self._ran: Mapping[Any, Sequence[tuple[Any, Any]]] | None = None
         self._number: dict[Any, int] = defaultdict(int)  # by operator: calls so far
+
+    def with_recorded_bodies(self, graph: Graph) -> Graph:
+        """Return the graph in which uncounted custom operators have bodies, also those in loops
+        and branches.
+        """
+        if id(graph) not in self._graphs:
+            nodes = tuple(
+                self.with_recorded_body(node)
+                if _is_uncounted_operator(node)
+                else replace(node, bodies=tuple(map(self.with_recorded_bodies, node.bodies)))
+                if node.bodies
+                else node
+                for node in graph.nodes
+            )
+            self._graphs[id(graph)] = replace(graph, nodes=nodes)
+        return self._graphs[id(graph)]
 
     def with_recorded_body(self, node: Node) -> Node:
         """Return the node of a custom operator with the recorded body of its kernel, or with the
@@ -106,7 +139,7 @@ class _KernelBodyRecorder:
         body = self._known[key]
         if not isinstance(body, str):
             return _with_body(node, body, "fake")
-        real = self._record_body_on_run_arguments(call, kernel, number)
+        real = self._record_body_on_run_arguments(node, call, kernel, number)
         if isinstance(real, str):
             return replace(node, closed=f"its body cannot be recorded: {body or real}")
         if not _are_outputs_computed_from_inputs(real):
@@ -144,15 +177,22 @@ class _KernelBodyRecorder:
         return self._record_kernel_graph(kernel, args, kwargs)
 
     def _record_body_on_run_arguments(
-        self, call: Any, kernel: Callable[..., Any], call_index: int
+        self, node: Node, call: Any, kernel: Callable[..., Any], call_index: int
     ) -> GraphOrReason:
         """Return the graph of a kernel, recorded on the arguments of call `call_index` in a real
         run, or the text of why there is none.
+
+        Of an operator in a loop or a branch, it is the first call with the same sizes.
         """
         if self._ran is None:
             targets = (_original_operator(entry)[0] for entry in self._calls.values())
             self._ran = self._run(frozenset(targets))
-        seen = self._ran.get(_original_operator(call)[0], ())
+        target = _original_operator(call)[0]
+        seen = self._ran.get(target, ())
+        if target in self._nested:
+            sizes = [spec.shape for spec in node.inputs if spec is not None]
+            seen = [arguments for arguments in seen if _tensor_shapes(arguments) == sizes][:1]
+            call_index = 0
         if len(seen) <= call_index:
             return "it needs tensor values"
         return self._record_kernel_graph(kernel, *seen[call_index])
@@ -176,6 +216,14 @@ def _original_operator(call: Any) -> tuple[Any, MutatingCall | None]:
     return (call.target if writing is None else writing.target), writing
 
 
+def _tensor_shapes(arguments: tuple[Any, Any]) -> list[tuple[int, ...]]:
+    """Return the shapes of the tensors among positional and keyword arguments, in order."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [tuple(leaf.shape) for leaf in tree_leaves(arguments) if torch.is_tensor(leaf)]
+
+
 def _are_outputs_computed_from_inputs(body: Graph) -> bool:
     """Return True if every output of a body is computed from an input of it by its nodes."""
     derived = {spec.name for spec in body.inputs}
@@ -193,11 +241,16 @@ def _with_body(node: Node, body: Graph, origin_of_body: Any) -> Node:
 
 def _place_body_in_call(node: Node, body: Graph, name: str) -> Graph:
     """Return the body with this name, its nodes with the call and the module path of the enclosing
-    `node`.
+    `node`, and with reasons where their backward pass is not the one of their operators.
     """
+    functions = {key: function for function in body.functions for key in function.nodes}
     nodes = tuple(
         replace(
-            inner,
+            inner.with_training(
+                checkpoint=None,
+                own_backward=inner.training.own_backward
+                or _reason_of_other_backward(inner, functions.get(inner.key)),
+            ),
             call=node.call,
             path=node.path,
             constant=inner.constant or node.constant,
@@ -210,6 +263,19 @@ def _place_body_in_call(node: Node, body: Graph, name: str) -> Graph:
         for inner in body.nodes
     )
     return replace(body, name=name, nodes=nodes, functions=())
+
+
+def _reason_of_other_backward(node: Node, function: Function | None) -> str:
+    """Return why the backward pass of a node in a body is not followed; "" if it is that of its
+    operator.
+
+    Args:
+        node: the node of the body.
+        function: the custom autograd function to which it belongs, None without.
+    """
+    if function is not None:
+        return _OWN_BACKWARD.format(function.name)
+    return _CHECKPOINT if node.training.checkpoint is not None else ""
 
 
 def _module_of_kernel_call(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -30,8 +30,12 @@ def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:
     defaults: dict[str, Attribute] = {}
     for argument in call.target._schema.arguments:
         value = argument.default_value if argument.has_default_value() else None
-        if argument.name not in provided and isinstance(value, bool | int | float | str):
+        if argument.name in provided:
+            continue
+        if isinstance(value, bool | int | float | str):
             defaults[argument.name] = value
+        elif isinstance(value, list) and all(isinstance(v, int | float | str) for v in value):
+            defaults[argument.name] = tuple(value)
     return defaults
 
 

@@ -150,6 +150,7 @@ def _assigning_operators_to_checkpoint(
     enclosing, chosen = recorder.checkpoint, recorder.chosen
     recorder.checkpoints += 1
     recorder.checkpoint = Checkpoint(recorder.checkpoints, kind, around=enclosing, weights=weights)
+    recorder.checkpoint_by_number[recorder.checkpoints] = recorder.checkpoint
     recorder.chosen = chosen or policy is not None
     if policy is not None:
         recorder.policies[recorder.checkpoints] = policy

@@ -27,6 +27,7 @@ from crossflops.frontends.pytorch.record.custom_functions import (
     parameter_names_by_id,
 )
 from crossflops.frontends.pytorch.record.operators import (
+    CHECKPOINT,
     GENERATOR,
     UNGRADED,
     mark_gradient_hooks,
@@ -394,7 +395,7 @@ def _call_recording_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
                 with torch._C.DisableTorchFunction():
                     return func(*args, **kwargs)
             if isinstance(func, types_of_operators) and recorder.is_recording:
-                with _marking_gradient_mode(recorder):
+                with _marking_operator(recorder):
                     return func(*args, **kwargs)
             if kwargs.get("generator") is not None:
                 with _using_default_generator(recorder, kwargs) as kwargs:
@@ -417,11 +418,16 @@ def _call_recording_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
     return CapturedCalls
 
 
-def _marking_gradient_mode(recorder: Recorder) -> Any:
-    """Return a context that marks traced nodes as without gradients if gradients are off."""
+def _marking_operator(recorder: Recorder) -> Any:
+    """Return a context that marks traced nodes as without gradients if gradients are off, and with
+    the number of the checkpoint that runs.
+    """
     from torch.fx.traceback import annotate
 
-    return nullcontext() if recorder.are_gradients_on() else annotate({UNGRADED: True})
+    marks: dict[str, Any] = {} if recorder.are_gradients_on() else {UNGRADED: True}
+    if recorder.checkpoint is not None:
+        marks[CHECKPOINT] = recorder.checkpoint.number
+    return annotate(marks) if marks else nullcontext()
 
 
 @contextmanager

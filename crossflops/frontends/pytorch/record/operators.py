@@ -28,6 +28,7 @@ MARK = "crossflops"
 OWN = ("aten.", "prim.", "prims.")  # operators of PyTorch, whose kernels call no Python
 GENERATOR = "crossflops generator"
 UNGRADED = "crossflops ungraded"  # stands at operators that the model calls without gradients
+CHECKPOINT = "crossflops checkpoint"  # stands at operators that the model calls in a checkpoint
 _STARTS = "crossflops starts"  # stands at nodes whose result is made to require gradients
 HOOKED = "crossflops hooked"  # stands at nodes whose result has a hook for its gradient
 
@@ -40,11 +41,14 @@ def is_detaching_call(call: Call | None) -> bool:
 
 
 def operator_calls(
-    program: "ExportedProgram", frames: list[Frame], policies: Mapping[int, Any]
+    program: "ExportedProgram",
+    frames: list[Frame],
+    checkpoints: Mapping[int, Checkpoint],
+    policies: Mapping[int, Any],
 ) -> dict[str, Call]:
     """Return the operator calls of a program by the name of their FX node, in order.
 
-    `policies` give, by the numbers of checkpoints, what each saves.
+    `checkpoints` are those of the model by their numbers, and `policies` give what each saves.
     """
     nodes = [node for node in program.graph.nodes if _is_operator(node)]
     varying = _input_dependent_nodes(program)
@@ -55,7 +59,8 @@ def operator_calls(
     seen: Counter[str] = Counter()
     calls: dict[str, Call] = {}
     for node in nodes:
-        frame = frames[frame_number_of_node(node) or 0]
+        frame, custom = frames[frame_number_of_node(node) or 0], node.meta.get("custom") or {}
+        checkpoint = checkpoints.get(custom.get(CHECKPOINT, 0)) or frame.checkpoint
         name = f"{frame.key}/{_operator_or_function_name(node)}"
         seen[name] += 1
         calls[node.name] = Call(
@@ -71,9 +76,9 @@ def operator_calls(
             live=node in needed,
             stored=node in stored and node not in needed,
             constant=node not in varying,
-            grad=frame.grad and UNGRADED not in (node.meta.get("custom") or {}),
+            grad=frame.grad and UNGRADED not in custom,
             starts=is_gradient_requested(node),
-            checkpoint=frame.checkpoint and _checkpoint_at_node(frame.checkpoint, node, policies),
+            checkpoint=checkpoint and _checkpoint_at_node(checkpoint, node, policies),
         )
     return calls
 

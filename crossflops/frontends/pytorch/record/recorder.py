@@ -99,6 +99,7 @@ class Recorder:
         self.autocast = False  # whether anything ran under it
         self.checkpoints = 0  # how often torch.utils.checkpoint ran something
         self.checkpoint: Checkpoint | None = None  # the one that is running
+        self.checkpoint_by_number: dict[int, Checkpoint] = {}
         self.chosen = False  # whether a checkpoint around what is running has a policy
         self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
         self.applied: list[AppliedFunction] = []  # custom functions, but those within another one
