@@ -311,6 +311,42 @@ def test_all_inputs_that_a_model_needs_are_given(target, content, kind, expected
         source.model(**source.kwargs)
 
 
+_SMALL = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 4}
+XLNET = {"model_type": "xlnet", "d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 64}
+AST = {
+    **_SMALL,
+    "model_type": "audio-spectrogram-transformer",
+    "intermediate_size": 64,
+    "max_length": 64,
+    "num_mel_bins": 32,
+}
+DAC = {
+    "model_type": "dac",
+    "encoder_hidden_size": 4,
+    "downsampling_ratios": [2, 4],
+    "decoder_hidden_size": 16,
+    "n_codebooks": 2,
+    "codebook_size": 16,
+    "codebook_dim": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "expected"),
+    [
+        (XLNET, "XLNetModel", {"input_ids": (1, 128)}),
+        (AST, "ASTModel", {"input_values": (1, 64, 32)}),
+        (DAC, "DacModel", {"input_values": (1, 1, 16000)}),
+    ],
+)
+def test_the_usual_input_has_the_form_that_the_model_reads(target, content, kind, expected):
+    """A length of -1 is no limit; a spectrogram of frames and features; samples in a channel."""
+    source = load_target_source(target(content, architectures=[kind]), {}, ())
+    assert {name: tuple(given.shape) for name, given in source.kwargs.items()} == expected
+    with torch.no_grad():
+        source.model(**source.kwargs)
+
+
 def test_a_model_whose_image_token_has_no_number_is_refused(target):
     """As old configs of BLIP-2 are: the key to give stands in the hint."""
     small = {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 64}

@@ -6,7 +6,6 @@ text alone, and that is said.
 """
 
 import inspect
-import math
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
@@ -103,14 +102,14 @@ def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> It
     """Yield the specs of a model's inputs for which a shape is enough, without values."""
     main, batch = model.main_input_name, sizes.get("batch", 1)
     length = _config_text_length(config, sizes)
-    if main in ("input_values", "input_features"):
-        channels = getattr(config, "audio_channels", None)
-        sound = (_SECOND,) if channels is None else (channels, _SECOND)
-        shape = (batch, *(sound if main == "input_values" else _spectrogram_shape(config)))
-        yield TensorSpec(main, "float32", shape, "input")
-    if main == "input_ids" or (main == "pixel_values" and _has_vision_and_text(config)):
-        yield TensorSpec("input_ids", "int64", (batch, length), "input")
     taken = inspect.signature(model.forward).parameters
+    if main in ("input_values", "input_features"):
+        shape = _sound_shape(config) if main == "input_values" else _spectrogram_shape(config)
+        yield TensorSpec(main, "float32", (batch, *shape), "input")
+    requires_text = "input_ids" in taken and taken["input_ids"].default is inspect.Parameter.empty
+    has_text = requires_text or _has_vision_and_text(config)
+    if main == "input_ids" or (main == "pixel_values" and has_text):
+        yield TensorSpec("input_ids", "int64", (batch, length), "input")
     sees = getattr(config, "vision_config", None) is not None
     sees = sees or ("pixel_values" in taken and hasattr(config, "image_size"))
     if main == "pixel_values" or sees:
@@ -138,6 +137,18 @@ def _has_vision_and_text(config: Any) -> bool:
     return all(hasattr(config, part) for part in ("vision_config", "text_config"))
 
 
+def _sound_shape(config: Any) -> tuple[int, ...]:
+    """Return the shape of `input_values`: the samples of a second, in channels for a codec, or
+    the spectrogram (frames, features) of a model that cuts it into patches.
+    """
+    if isinstance(getattr(config, "time_stride", None), int):  # of patches
+        return config.max_length, config.num_mel_bins
+    channels = getattr(config, "audio_channels", None)
+    if channels is None and hasattr(config, "codebook_size"):
+        channels = 1  # a codec whose config does not name them
+    return (_SECOND,) if channels is None else (channels, _SECOND)
+
+
 def _spectrogram_shape(config: Any) -> tuple[int, int]:
     """Return the shape of a sound's spectrogram: (frames, features), for Whisper (features,
     frames).
@@ -153,8 +164,8 @@ def _config_text_length(config: Any, sizes: Mapping[str, int]) -> int:
     the config allows.
     """
     text = getattr(config, "text_config", None) or config
-    most = getattr(text, "max_position_embeddings", None) or math.inf
-    return sizes.get("seq", int(min(_TOKENS, most)))
+    most = getattr(text, "max_position_embeddings", None) or 0
+    return sizes.get("seq", min(_TOKENS, most) if most > 0 else _TOKENS)  # XLNet has -1: no limit
 
 
 def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
