@@ -86,6 +86,12 @@ def load_target_source(
             "--dim can be used only with an ONNX file", "give --input for other targets"
         )
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
+    if sizes and values is not None and not isinstance(values, NamedModel):
+        raise InputError(
+            f"{SIZES[next(iter(sizes))]} changes the usual input of a model, but {target} returns "
+            "its own inputs",
+            "give the shapes of its inputs with --input",
+        )
     origin = OF_TARGET
     if inputs_file is not None and is_batch_function(inputs_file):
         values = call_batch_function(inputs_file)
