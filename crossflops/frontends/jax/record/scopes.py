@@ -17,13 +17,15 @@ from crossflops.patches.patching import patching_attribute
 
 MARK = "nnx:"
 _MARKED = re.compile(rf"{MARK}([^/()]*)")
-_AGAIN = "@"  # between the path of a module and the number of a call of it after the first one
+# Between the path of a module and the number of a call of it after the first one. XLA cuts names
+# off at "@", which comes before a function in names of TensorFlow.
+_AGAIN = "~"
 _PATH = "_crossflops_path"
 
 
 def module_calls_in_stack(stack: str) -> list[str]:
     """Return the names of all calls of modules in a name stack, outermost first: the path of the
-    module, and "@2" for its second call.
+    module, and "~2" for its second call.
     """
     return _MARKED.findall(stack)
 
@@ -31,7 +33,7 @@ def module_calls_in_stack(stack: str) -> list[str]:
 def module_path_of_call(name: str) -> str:
     """Return the path of the module in the name of a call of it.
 
-    >>> module_path_of_call("layers.0@2")
+    >>> module_path_of_call("layers.0~2")
     'layers.0'
     """
     return name.partition(_AGAIN)[0]
