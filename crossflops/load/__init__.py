@@ -74,12 +74,17 @@ def reject_pointer_or_web_page(path: str | Path, head: bytes | None = None) -> N
                 head = file.read(64)
         except OSError as error:
             raise unreadable_file_error(path, error) from error
-    if head.startswith(_POINTER):
+    if is_git_lfs_pointer(head):
         fetch = f"git lfs pull --include {Path(path).name}"
         raise TargetError(f"{path} is a Git LFS pointer, not the model", fetch)
     if head.lstrip().lower().startswith(_PAGE):
         hint = "download the file itself, not the web page that shows it"
         raise TargetError(f"{path} is a web page, not a model", hint)
+
+
+def is_git_lfs_pointer(head: bytes) -> bool:
+    """Return whether the first bytes of a file are those of a Git LFS pointer."""
+    return head.startswith(_POINTER)
 
 
 def decode_onnx_model(data: bytes) -> Any:

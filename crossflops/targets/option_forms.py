@@ -94,6 +94,7 @@ _INPUTS = re.compile(r"--input \S*=\S+(?: --input \S+)*|--input [\dx]+x\d+(?: --
 _PAIR = re.compile(r"(--dim|--trips|--branch|--arg) ([^\s=]+)=([^\s,]+)")
 _COMMAND = re.compile(r"crossflops \w+ \S+ (?=\w+ = )")
 _OTHERS = re.compile(r"(?: and|,) (?:by )?--(?!update)[a-z][a-z-]*")  # no budget has these
+_VARIED = re.compile(r" or --vary \w+")  # a budget is about one size
 _FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
@@ -111,7 +112,7 @@ def with_config_keys(hint: str) -> str:
 
     hint = _INPUTS.sub(input_options_as_key, hint)
     hint = _PAIR.sub(lambda match: f"{_KEY_OF[match[1]]} = {{{match[2]} = {match[3]}}}", hint)
-    hint = _COMMAND.sub("", hint)
+    hint = _VARIED.sub("", _COMMAND.sub("", hint))
     hint = _FLAG.sub(lambda match: _KEY_OF.get(match[0], match[0]), hint)
     return _OTHERS.sub("", hint)
 

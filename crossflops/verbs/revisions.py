@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError, TargetError, nearest_name_hint
-from crossflops.load import reject_pointer_or_web_page
+from crossflops.errors import CrossflopsError, InputError, nearest_name_hint
+from crossflops.load import is_git_lfs_pointer
 from crossflops.report.report import Report
 from crossflops.targets import is_onnx_target
 from crossflops.targets.request import Request
@@ -276,14 +276,15 @@ def reject_lfs_pointer(request: Request, folder: Path, revision: str) -> None:
     if not request.is_file or request.target is None:
         return
     try:
-        reject_pointer_or_web_page(folder / request.target)
-    except TargetError as error:
+        with open(folder / request.target, "rb") as file:
+            head = file.read(64)
+    except OSError:
+        return  # counting says what is wrong
+    if is_git_lfs_pointer(head):
         raise InputError(
             f"{request.target} at {revision} is a Git LFS pointer, not the model",
             f"install git-lfs, then run `git lfs fetch origin {revision}`",
-        ) from error
-    except OSError:
-        return  # counting says what is wrong
+        )
 
 
 def _import_folders_at_revision(paths: list[str], folder: Path) -> list[str]:

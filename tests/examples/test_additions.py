@@ -20,7 +20,7 @@ from onnx import helper
 from tests.docs.blocks import ROOT, blocks
 
 PAGE = ROOT / "docs" / "extending.md"
-COPIED = ("crossflops", "docs", "tests")
+COPIED = ("crossflops", "docs", "reports", "tests")  # pages are written from reports
 KINDS = ("operator", "cause", "device", "output format", "framework")
 TOY = """
 import onnx

@@ -37,7 +37,10 @@ def test_files_of_other_formats_are_named(
 
 @pytest.mark.parametrize(
     "suffix",
-    [".json", ".ubj", ".txt", ".cbm", ".xml", ".tflite", ".onnx", ".pkl", ".py:build"],
+    [
+        *(".json", ".ubj", ".txt", ".cbm", ".xml", ".onnx", ".pkl", ".py:build"),
+        pytest.param(".tflite", marks=pytest.mark.tensorflow),  # its reader is an extra
+    ],
 )
 def test_a_file_without_permission_is_named(
     suffix: str,
