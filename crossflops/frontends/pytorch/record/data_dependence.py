@@ -239,12 +239,14 @@ def may_draw_random_numbers(func: Any) -> bool:
 @contextmanager
 def replaying_random_values(values_by_node: Mapping[str, Any]) -> Iterator[None]:
     """Make nodes of a traced program give the random values in `values_by_node`, by node name,
-    inside the block.
+    and results that no node reads be freed, inside the block.
 
     An exporter traces more than once, and with operators that draw other numbers (a `bernoulli`
-    becomes a comparison with `rand`).
+    becomes a comparison with `rand`). Its interpreter frees a result after its last reader; one
+    without a reader (that of `copy_`) would keep all values of its storage to the end.
     """
     from torch.fx import Interpreter
+    from torch.fx.experimental.symbolic_shapes import PropagateUnbackedSymInts
 
     usual = original_attribute(Interpreter, "run_node", inventory.RUN_NODE)
 
@@ -255,10 +257,26 @@ def replaying_random_values(values_by_node: Mapping[str, Any]) -> Iterator[None]
         result = usual(self, n)
         if n.name in values_by_node:
             _overwrite_real_tensors(result, values_by_node[n.name])
-        return result
+        # other interpreters store the result in the node
+        is_traced = type(self) is PropagateUnbackedSymInts
+        return None if is_traced and _is_unread_tensor(n, result) else result
 
     with patching_attribute(Interpreter, "run_node", run_node, inventory.RUN_NODE):
         yield
+
+
+def _is_unread_tensor(node: "fx.Node", result: Any) -> bool:
+    """Return True if the result of a node that calls an operator is one tensor without open sizes,
+    and no node reads it.
+    """
+    import torch
+
+    return (
+        node.op == "call_function"
+        and not node.users
+        and isinstance(result, torch.Tensor)
+        and not node.meta.get("unbacked_bindings")
+    )
 
 
 def _overwrite_real_tensors(result: Any, value: Any) -> None:
