@@ -553,3 +553,19 @@ def test_a_model_that_catches_the_error_of_the_limit_takes_its_usual_path(
     )
     called = {node.args[1].name for node in trace.program.graph.nodes if "linear" in node.name}
     assert called == {"p_small_weight"}
+
+
+def test_a_result_that_no_node_reads_is_not_kept_while_a_program_is_decomposed():
+    """The result of `copy_` shares its storage with all that it was written to."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import PropagateUnbackedSymInts, ShapeEnv
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    y = graph.call_function(torch.ops.aten.mul.Tensor, (x, x))
+    unread = graph.call_function(torch.ops.aten.copy_.default, (y, x))
+    graph.output(graph.call_function(torch.ops.aten.neg.default, (y,)))
+    with FakeTensorMode(shape_env=ShapeEnv()), data_dependence.replaying_random_values({}):
+        interpreter = PropagateUnbackedSymInts(torch.fx.GraphModule({}, graph))
+        assert interpreter.run(torch.ones(3)).shape == (3,)
+    assert interpreter.env[unread] is None
