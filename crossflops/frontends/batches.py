@@ -12,6 +12,7 @@ from typing import Any
 
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends.inputs import Arguments, to_call_arguments
+from crossflops.frontends.misspelling import reject_misspelt_keywords, reject_misspelt_names
 
 _LOADERS = {
     ("torch", "DataLoader"): "next(iter(loader))",
@@ -27,7 +28,8 @@ def fit_batch_to_model(forward: Callable[..., Any], inputs: Any, model: str) -> 
     warning about the `model` names them. A model with one parameter gets an object whole.
     Inputs that fit in no way are returned as `to_call_arguments` does, for the error of the model.
 
-    Raises InputError for a data loader, an image without a transform, and lists of a tokenizer.
+    Raises InputError for a data loader, an image without a transform, lists of a tokenizer, and a
+    name that is misspelt.
     """
     _reject_inputs_without_tensors(inputs)
     plain = to_call_arguments(inputs)
@@ -35,7 +37,11 @@ def fit_batch_to_model(forward: Callable[..., Any], inputs: Any, model: str) -> 
         parameters = list(inspect.signature(forward).parameters.values())
     except (ValueError, TypeError):
         return plain
-    if not _is_record(inputs) and _fits(parameters, *plain):
+    named = _is_record(inputs) or _begins_with_named_inputs(parameters, inputs)
+    if not named and _fits(parameters, *plain):
+        args, kwargs = plain
+        call = inspect.Signature(parameters).bind(*args, **kwargs)
+        reject_misspelt_keywords(call, model)
         return plain
     kept = _fitting_arguments(parameters, inputs, model)
     return plain if kept is None else kept
@@ -117,7 +123,8 @@ def _fitting_arguments(
         return _fitting_record(parameters, inputs, values, model)
     if not isinstance(inputs, list | tuple) or len(inputs) < 2:
         return None
-    for count in range(len(inputs) - 1, 0, -1):
+    counts = range(len(inputs) - 1, 0, -1)
+    for count in (1,) if _begins_with_named_inputs(parameters, inputs) else counts:
         used = tuple(inputs[:count])
         if count == 1 and (values := record_values(used[0])) is not None:
             arguments = _fitting_record(parameters, used[0], values, model)
@@ -131,22 +138,41 @@ def _fitting_arguments(
     return None
 
 
+def _begins_with_named_inputs(parameters: Sequence[inspect.Parameter], inputs: Any) -> bool:
+    """Return whether the first of several items has all inputs by name, as a batch of
+    (columns of a tokenizer, labels).
+    """
+    if not isinstance(inputs, list | tuple) or len(inputs) < 2:
+        return False
+    values = record_values(inputs[0]) or {}
+    names = _names_by_keyword(parameters)
+    used = {name: value for name, value in values.items() if name in names}
+    return bool(used) and _fits(parameters, (), used)
+
+
+def _names_by_keyword(parameters: Sequence[inspect.Parameter]) -> list[str]:
+    """Return the names of the parameters that can be given by keyword."""
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+
+
 def _fitting_record(
     parameters: Sequence[inspect.Parameter], record: Any, values: Mapping[str, Any], model: str
 ) -> Arguments | None:
     """Return the arguments of a record: its values by name, or the record as the one argument."""
-    names = {
-        parameter.name
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
+    names = _names_by_keyword(parameters)
     used = {name: value for name, value in values.items() if name in names}
     if used and _fits(parameters, (), used):
-        unused = ", ".join(repr(name) for name in values if name not in names)
+        unused = [name for name in values if name not in names]
+        free = [name for name in names if name not in values]
+        reject_misspelt_names(map(str, unused), free, model)
         if unused:
-            _warn_of_unused(unused, model)
+            _warn_of_unused(", ".join(map(repr, unused)), model)
         return (), used
-    return ((record,), {}) if _fits(parameters, (record,), {}) else None
+    return ((record,), {}) if values and _fits(parameters, (record,), {}) else None
 
 
 def _warn_of_unused(what: str, model: str) -> None:

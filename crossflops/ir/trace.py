@@ -169,7 +169,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     that a padding mask left.
     `arity` and `keywords` are the numbers of arguments that a module or a function was given by
     position and by keyword. `arguments` are those of a module that are plain values, by their
-    position as text or by keyword.
+    position as text or by keyword. `keyword_only` are the arguments of an operator that go by
+    keyword alone and were given: the defaults of its schema, None without one.
 
     A call on the levels in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
     and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
@@ -212,6 +213,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     custom: bool = False
     composite: bool = False
     arguments: dict[str, Scalar] = {}
+    keyword_only: dict[str, Scalar | None] = {}
 
     @property
     def position_count_of_padding_mask(self) -> int | None:

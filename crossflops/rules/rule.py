@@ -123,6 +123,7 @@ class Teaching(msgspec.Struct, frozen=True, kw_only=True):
         times: Returns how often a call is booked, of the classes that have formulas.
         batch: The divisor of all that hooks count.
         root_adds: Whether the formula of the root is added to what the modules in it have.
+        keywords: Whether the tool gives a formula the arguments by keyword of an operator.
         source: The place in the tool.
     """
 
@@ -132,6 +133,7 @@ class Teaching(msgspec.Struct, frozen=True, kw_only=True):
     times: Callable[[frozenset[str]], Times] | None = None
     batch: Batch | None = None
     root_adds: bool = False
+    keywords: bool = True
     source: str = ""
 
 

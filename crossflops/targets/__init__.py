@@ -82,8 +82,11 @@ def load_target_source(
         file = OnnxFile(path=target, specs=tuple(specs), dims=dims or {}, control=control)
         return Source(file, (), {})
     if dims:
+        name = next(iter(dims))
         raise InputError(
-            "--dim can be used only with an ONNX file", "give --input for other targets"
+            f"--dim {name}: no input has a size of this name, and {target} is not a file with "
+            "open sizes",
+            f"write the name into the shape of an input, such as --input {name}x3x224x224",
         )
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
     if sizes and values is not None and not isinstance(values, NamedModel):

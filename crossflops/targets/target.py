@@ -175,7 +175,13 @@ def is_batch_function(text: str) -> bool:
 
 def call_batch_function(target: str) -> Any:
     """Return the batch that the function of "file.py:callable" returns. Raises TargetError."""
-    return _call_target(load_target_function(target), {}, target)
+    batch = _call_target(load_target_function(target), {}, target)
+    if batch is None:
+        raise TargetError(
+            f"{target} returned None, not the inputs of a model",
+            "let it return a batch: a tensor, a tuple, or a dict with the names of parameters",
+        )
+    return batch
 
 
 def full_target_name(target: str) -> str:

@@ -39,6 +39,7 @@ tool = Tool(
         mechanism="custom_modules_hooks of get_model_complexity_info",
         takes="operator",
         level="operator",
+        keywords=False,
         source=f"{_ENGINE}: FlopCounterMode",
     ),
 )

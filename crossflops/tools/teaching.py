@@ -96,11 +96,11 @@ def _rules_of_formula(
 
     def formula_macs(site: Site) -> int:
         """Return the MACs of the formula for one call."""
-        return _site_cost(formula, site).macs
+        return _site_cost(formula, site, teaching.keywords).macs
 
     def flops_beyond_macs(site: Site) -> int:
         """Return the FLOPs of the formula for one call without 2 FLOPs for each of its MACs."""
-        cost = _site_cost(formula, site)
+        cost = _site_cost(formula, site, teaching.keywords)
         return cost.flops - 2 * cost.macs
 
     shared: dict[str, Any] = {
@@ -208,13 +208,17 @@ def name_module_operands(
     return [*named, *weights]
 
 
-def _site_cost(formula: "Formula", site: Site) -> Cost:
-    """Return the cost that a formula gives for this call."""
+def _site_cost(formula: "Formula", site: Site, with_keywords: bool) -> Cost:
+    """Return the cost that a formula gives for this call; without the keywords of an operator,
+    for the defaults of its schema.
+    """
     from crossflops.operators.formula import module_call_attributes
 
     call = site.call
     if not formula.module:
-        return cost_of_call(formula, call.inputs, call.outputs, call.settings)
+        hidden = {} if with_keywords else call.keyword_only
+        seen = [spec for spec in call.inputs if spec.name.partition(".")[0] not in hidden]
+        return cost_of_call(formula, seen, call.outputs, {**call.settings, **hidden})
     positional = [spec for spec in call.inputs if spec.name[:1].isdigit()]
     weights = _module_weights(site.module, site.trace)
     operands = name_module_operands(formula, positional, weights)

@@ -41,6 +41,20 @@ if not hasattr(torch.ops.taught37, "product"):
     )
 
 
+if not hasattr(torch.ops.taught38, "repeated"):
+    FURTHER = torch.library.Library("taught38", "FRAGMENT")
+    FURTHER.define("repeated(Tensor x, *, Tensor? bias=None, int times=2) -> Tensor")
+    FURTHER.impl(
+        "repeated", lambda x, bias=None, times=2: x.clone(), "CompositeExplicitAutograd"
+    )
+
+
+class ByKeyword(nn.Module):
+    def forward(self, x):
+        op = torch.ops.taught38.repeated
+        return op(x) + op(x, times=1) + op(x, bias=x[0], times=3)
+
+
 class Gate(nn.Module):
     def __init__(self):
         super().__init__()
@@ -189,6 +203,28 @@ def test_operators(folder):
     assert ("operator.taught", 32) in [(step.cause, step.amount) for step in steps]
     for tool in OPERATOR_TOOLS:
         assert taught(report, tool) == {"taught37::product": 1, "taught37::graded": 0}
+
+
+BY_KEYWORD = """
+@crossflops.operator("taught38::repeated")
+def repeated(call):
+    macs = call.attributes["times"] * call.input("x").numel
+    return Cost(macs=macs + 1000 * call.has_input("bias"))
+"""
+
+
+def test_keywords_of_an_operator(folder):
+    """Of three calls with 2, 1 and 3 times 48 MACs, and 1000 for a bias; the hook of ptflops gets
+    no arguments by keyword, so each is the default of 2 times there.
+    """
+    (folder / "own.py").write_text(FORMULAS + BY_KEYWORD)
+    report = compare("ByKeyword", OPERATOR_TOOLS)
+    assert report.macs == (2 + 1 + 3) * 48 + 1000
+    assert totals(report) == {
+        "fvcore": 6 * 48 + 1000,
+        "torch-flop-counter": 2 * (6 * 48 + 1000),
+        "ptflops-aten": 3 * 2 * 48,
+    }
 
 
 def test_modules(folder):

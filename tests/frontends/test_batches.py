@@ -75,6 +75,7 @@ def of_all(batch):
         (of_x, [1, 2, 3], ((1,), {}), "the last 2 items of the batch"),
         (of_x, ({"x": 1}, 2), ((), {"x": 1}), "the last item of the batch"),
         (of_x, {"x": 1, "label": 2}, ((), {"x": 1}), "'label'"),
+        (of_x_and_edges, ({"x": 1, "edge_index": 2}, 3), ((), {"x": 1, "edge_index": 2}), "last"),
         (of_x, Example(1, 2), ((), {"x": 1}), "'label'"),
         (of_x, Row(1, 2), ((), {"x": 1}), "'label'"),
         (
@@ -90,6 +91,41 @@ def test_a_model_gets_the_inputs_that_it_takes(forward, batch, used, unused):
     with pytest.warns(CrossflopsWarning, match="is counted without") as caught:
         assert fit_batch_to_model(forward, batch, "Net") == used
     assert unused in str(caught[0].message)
+
+
+def of_x_and_mask(x, mask=None):
+    """A model of one input and an optional one."""
+
+
+def of_mask_and_more(x, mask=None, **more):
+    """A model of one input, an optional one, and any others."""
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"x": 1, "maks": 2},
+        [{"x": 1, "maks": 2}, 3, 4],
+        Data(x=1, masks=2),
+    ],
+)
+@pytest.mark.parametrize("forward", [of_x_and_mask, of_mask_and_more])
+def test_a_misspelt_name_is_an_error(forward, batch):
+    """It would be left out, or be taken by `**more`, and the count be another one."""
+    with pytest.raises(InputError, match="no input for 'mask'") as caught:
+        fit_batch_to_model(forward, batch, "Net")
+    assert caught.value.hint == "rename the input to 'mask', or leave it out"
+
+
+@pytest.mark.parametrize("batch", [{"x": 1, "other": 2}, {"x": 1, "mask": 2, "masks": 3}])
+def test_a_further_name_is_no_misspelling(batch):
+    """No parameter without an input is like it."""
+    assert fit_batch_to_model(of_mask_and_more, batch, "Net") == ((), batch)
+
+
+def test_an_empty_batch_is_no_record():
+    """The model of one input gets nothing, so that its error names what is missing."""
+    assert fit_batch_to_model(of_all, {}, "Net") == ((), {})
 
 
 @pytest.mark.parametrize("batch", [{"a": 1}, Example(1), Row(1, 2), Data(a=1)])
@@ -193,6 +229,25 @@ def test_the_command_takes_a_function_that_returns_a_batch(tmp_path, capsys):
     assert "without the last item of the batch" in " ".join(answer["warnings"])
     assert main(["count", f"{path}:model", "--inputs", f"{path}:none"]) == 2
     assert "does not define 'none'" in capsys.readouterr().err
+    path.write_text(f"{path.read_text()}def none():\n    pass\n")
+    assert main(["count", f"{path}:model", "--inputs", f"{path}:none"]) == 2
+    assert "none returned None, not the inputs of a model" in capsys.readouterr().err
+
+
+@pytest.mark.torch
+def test_a_misspelt_name_of_a_model_with_kwargs(tmp_path, capsys):
+    """`**more` takes each --input by name."""
+    path = tmp_path / "net.py"
+    path.write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def forward(self, x, mask=None, **more):\n"
+        "        return x @ x.mT\n"
+    )
+    words = ["count", f"{path}:Net", "--input", "x=2x3", "--input"]
+    assert main([*words, "maks=2"]) == 2
+    assert "no parameter 'maks', and no input for 'mask'" in capsys.readouterr().err
+    assert main([*words, "other=2"]) == 0
 
 
 @pytest.mark.jax

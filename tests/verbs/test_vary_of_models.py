@@ -73,6 +73,8 @@ def test_the_command_counts_at_the_given_size(file, capsys):
     assert answer["formulas"]["macs"] == [{"coefficient": 54 * 256 + 32, "powers": {"n": 1}}]
     assert answer["request"]["inputs"] == ["(n, 3, 16, 16)"]
     assert answer["request"]["flags"]["dims"] == {"n": 2}
+    assert main([*line, "--dim", "m=3"]) == 2
+    assert "--dim m: no input has a size of this name" in capsys.readouterr().err
     assert main([*line, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["macs"] == 2 * (54 * 256 + 32)
 

@@ -11,6 +11,7 @@ from typing import Any
 from crossflops.errors import InputError
 from crossflops.frontends.batches import fit_batch_to_model
 from crossflops.frontends.inputs import HINT, Arguments, arguments_from_npz, to_args_and_kwargs
+from crossflops.frontends.misspelling import reject_misspelt_keywords
 from crossflops.frontends.pytorch.load.fakes import is_fake_tensor, is_own_fake_tensor
 from crossflops.frontends.pytorch.load.running_models import is_within_recorded_model
 from crossflops.ir.graph import TensorSpec
@@ -115,7 +116,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     except (ValueError, TypeError):
         return
     try:
-        signature.bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         taken = ", ".join(signature.parameters)
         name = next((name for name in signature.parameters if name not in kwargs), "x")
@@ -123,6 +124,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
             f"the inputs do not fit {type(model).__name__}.forward({taken}): {error}",
             f"give one --input for each required parameter, such as --input {name}=1x3x224x224",
         ) from error
+    reject_misspelt_keywords(bound, type(model).__name__)
 
 
 def _check_tensor_kinds(tensors: Iterable[Any]) -> None:

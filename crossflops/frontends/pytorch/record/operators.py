@@ -71,6 +71,7 @@ def operator_calls(
             module=frame.module,
             ordinal=seen[name],
             settings=_operator_settings(node),
+            keyword_only=_defaults_of_keyword_only_arguments(node),
             inputs=_operator_input_specs(node),
             outputs=tuple(torch_tensor_specs(node.meta.get("val"))),
             live=node in needed,
@@ -226,6 +227,23 @@ def _operator_settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
         if plain_json_value(value) is not None:
             settings[name] = plain_json_value(value)
     return settings
+
+
+def _defaults_of_keyword_only_arguments(node: "fx.Node") -> dict[str, Scalar | None]:
+    """Return {name: the default of the schema, None without one} of the arguments of a third-party
+    operator that it takes by keyword alone and that the call gives.
+    """
+    if not is_third_party_operator(node):
+        return {}
+    provided = {name for name, _ in _schema_arguments(node)}
+    operator: Any = node.target
+    return {
+        argument.name: plain_json_value(argument.default_value)
+        if argument.has_default_value()
+        else None
+        for argument in operator._schema.arguments
+        if argument.kwarg_only and argument.name in provided
+    }
 
 
 def _input_dependent_nodes(program: "ExportedProgram") -> set["fx.Node"]:
