@@ -161,8 +161,14 @@ def boosted_source_operations(node: Node, trees: BoostedTrees) -> tuple[Node, ..
     """Return the nodes that a boosted model has alone, for the rows that a node reads; None if
     the shape of the rows is unknown.
     """
-    shape = node.inputs[0].shape
-    if shape is None or len(shape) != 2 or not all(isinstance(size, int) for size in shape):
+    data = node.inputs[0]
+    shape = None if data is None else data.shape
+    if (
+        data is None
+        or shape is None
+        or len(shape) != 2
+        or not all(isinstance(size, int) for size in shape)
+    ):
         return None
-    rows = TensorSpec(node.inputs[0].name, "float32", shape)
+    rows = TensorSpec(data.name, "float32", shape)
     return tuple(tree_nodes_and_result(trees, rows)[0])

@@ -453,7 +453,7 @@ def _build_model_of_config(transformers: Any, config: Any, target: str) -> Any:
 
 def _is_large(model: Any) -> bool:
     """Return whether a model has so many parameters that its weights have no values."""
-    return sum(weight.numel() for weight in model.parameters()) >= _LARGE
+    return bool(sum(weight.numel() for weight in model.parameters()) >= _LARGE)
 
 
 def _build_model_of_class(kind: Any, config: Any) -> Any:
