@@ -146,7 +146,7 @@ def _write_boosted_node(scope: Any, operator: Any, container: Any) -> None:
     )
 
 
-def boosted_output_specs(node: Any, rows: int | None) -> Iterator[tuple[str, int, list[Any]]]:
+def tree_output_specs(node: Any, rows: int | None) -> Iterator[tuple[str, int, list[Any]]]:
     """Yield (name, ONNX type, shape) of each output of a node that skl2onnx wrote for a boosted
     model.
     """
@@ -157,7 +157,7 @@ def boosted_output_specs(node: Any, rows: int | None) -> Iterator[tuple[str, int
         yield name, kind, [rows, get_node_attr_value(node, "columns")] if is_last else [rows]
 
 
-def boosted_source_operations(node: Node, trees: BoostedTrees) -> tuple[Node, ...] | None:
+def tree_source_operations(node: Node, trees: BoostedTrees) -> tuple[Node, ...] | None:
     """Return the nodes that a boosted model has alone, for the rows that a node reads; None if
     the shape of the rows is unknown.
     """

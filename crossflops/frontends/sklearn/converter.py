@@ -16,9 +16,9 @@ from crossflops.frontends.frontend import require_packages
 from crossflops.frontends.sklearn.boosted import (
     BOOSTED,
     DOMAIN,
-    boosted_output_specs,
-    boosted_source_operations,
     registering_boosted_models,
+    tree_output_specs,
+    tree_source_operations,
 )
 from crossflops.frontends.sklearn.interpolation import writing_isotonic_as_interpolation
 from crossflops.frontends.sklearn.lost_settings import last_pipeline_step
@@ -271,7 +271,7 @@ def count_as_estimator_computes(
     the models of other libraries by the id of the model.
     """
     if (node.op.domain, node.op.type) == (DOMAIN, BOOSTED):
-        operations = boosted_source_operations(node, trees[id(makers[node.key])])
+        operations = tree_source_operations(node, trees[id(makers[node.key])])
         return node if operations is None else _with_source_operations(node, *operations)
     if node.key in empty:
         return _with_source_operations(node)
@@ -467,7 +467,7 @@ def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
             matrix = stored[node.input[0]]
             kind, shape = matrix.data_type, [matrix.dims[0], rows]
         elif node.domain == DOMAIN:
-            declared = boosted_output_specs(node, rows)
+            declared = tree_output_specs(node, rows)
             graph.value_info.extend(make_tensor_value_info(*spec) for spec in declared)
             continue
         else:

@@ -199,7 +199,7 @@ def _histogram_parameters(
         yield Parameter(f"{name}.{field}", (length,), storage_number((tree, field)), dtype)
 
 
-def _boosted_parameters(
+def _tree_model_parameters(
     model: Any, trees: BoostedTrees, storage_number: Callable[[Any], int]
 ) -> Iterator[Parameter]:
     """Yield the parameters of a model of another library: its thresholds and leaf values."""
@@ -297,7 +297,7 @@ def _parameters_by_module(
         if known is None:
             parameters = estimator_parameters(part.estimator, storage_number_of_array)
         else:
-            parameters = _boosted_parameters(part.estimator, known, storage_number_of_array)
+            parameters = _tree_model_parameters(part.estimator, known, storage_number_of_array)
         for parameter in parameters:
             if parameter.storage in taken:
                 continue
