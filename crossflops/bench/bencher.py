@@ -26,9 +26,9 @@ from crossflops.bench.timing import (
 )
 from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import RunnableModel, Source, frontend_of, runtime_frontend
-from crossflops.frontends.inputs import arrays_from_npz
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
 from crossflops.plugins.failures import exception_text, says_memory_ran_out, shorten_line
+from crossflops.targets.batch_arrays import arrays_of_inputs
 from crossflops.workers.conversation import Wait, serve_order
 
 _TRACED = 10  # runs under the profiler, where they are not short
@@ -79,7 +79,7 @@ def run_file(order: FileOrder) -> Ran:
     the order requests one.
     """
     module = session.import_onnxruntime()
-    provided = arrays_from_npz(order.inputs_file) if order.inputs_file else {}
+    provided = arrays_of_inputs(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
     session.make_node_names_unique(model.graph)
     if order.allocated:

@@ -21,10 +21,10 @@ import msgspec
 from crossflops.bench import session
 from crossflops.bench.timing import Refusal
 from crossflops.errors import CrossflopsError, print_traceback
-from crossflops.frontends.inputs import arrays_from_npz
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.measurement import Observation, SteadyTensor
 from crossflops.load.order import node_subgraphs
+from crossflops.targets.batch_arrays import arrays_of_inputs
 from crossflops.workers.conversation import Wait, serve_order
 
 _EVENT = "_kernel_time"
@@ -205,7 +205,7 @@ def answer_run_order(order: RunOrder, wait: Wait) -> RunObservations | Refusal:
 def observe_ordered_run(order: RunOrder) -> Observation:
     """Run the model of an order once, without optimizations, and return what was observed."""
     module = session.import_onnxruntime()
-    provided = arrays_from_npz(order.inputs_file) if order.inputs_file else {}
+    provided = arrays_of_inputs(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
     feeds = session.make_model_inputs(model, provided)
     give_nodes_new_names(model.graph)

@@ -145,23 +145,24 @@ def set_optimized_graph_path(session_options: Any, path: Path) -> None:
 
 
 def make_model_inputs(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value for each input of the model, by name: the provided one, else random floats or
-    zero integers.
+    """Return a value for each input of the model, by name: the provided one, by its name or its
+    index, else random floats or zero integers.
     """
     return {
-        value.name: _make_input_value(value, provided)
-        for value in binding.inputs_given_by_caller(model.graph)
+        value.name: _make_input_value(value, provided, str(index))
+        for index, value in enumerate(binding.inputs_given_by_caller(model.graph))
     }
 
 
-def _make_input_value(value: Any, provided: Mapping[str, Any]) -> Any:
+def _make_input_value(value: Any, provided: Mapping[str, Any], index: str) -> Any:
     """Return the provided array for an input of an ONNX model, else random floats or zeros of its
     shape and type.
     """
     import numpy as np
 
-    if value.name in provided:
-        return provided[value.name]
+    for key in (value.name, index):
+        if key in provided:
+            return provided[key]
     kind = value.type.tensor_type
     dtype = ELEMENT_TYPES.get(kind.elem_type, "")
     if value.type.WhichOneof("value") != "tensor_type" or not hasattr(np, dtype or "?"):

@@ -519,6 +519,21 @@ SCOPES_OF_ESTIMATORS = Patch(
     "skl2onnx", "skl2onnx.common._topology:Scope", ("declare_local_operator",), CONVERTERS.why,
     _SKL2ONNX,
 )  # fmt: skip
+ESTIMATOR_NAMES = Patch(
+    "skl2onnx", "skl2onnx._supported_operators", ("sklearn_operator_name_map",),
+    "write models of XGBoost, LightGBM and CatBoost", _SKL2ONNX,
+)  # fmt: skip
+ESTIMATOR_CONVERTERS = Patch(
+    "skl2onnx", "skl2onnx.common._registration", ("_converter_pool",), ESTIMATOR_NAMES.why,
+    _SKL2ONNX,
+)  # fmt: skip
+ESTIMATOR_SHAPES = Patch(
+    "skl2onnx", "skl2onnx.common._registration", ("_shape_calculator_pool",), ESTIMATOR_NAMES.why,
+    _SKL2ONNX,
+)  # fmt: skip
+ESTIMATOR_PARSERS = Patch(
+    "skl2onnx", "skl2onnx._parse", ("sklearn_parsers_map",), ESTIMATOR_NAMES.why, _SKL2ONNX,
+)  # fmt: skip
 
 # Tools, patched by their plugins.
 

@@ -22,7 +22,7 @@ from crossflops.frontends import (
     require_frontend,
     require_known_trainable_parameters,
 )
-from crossflops.frontends.inputs import MADE_UP, arrays_from_npz
+from crossflops.frontends.inputs import MADE_UP
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import CountedNode, Ledger, UncountedNode
@@ -36,6 +36,7 @@ from crossflops.ledger.count import count, count_dead, count_nodes_with_their_bo
 from crossflops.ledger.memory import memory_of_graph
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
+from crossflops.targets.batch_arrays import arrays_of_inputs
 from crossflops.targets.request import Request
 from crossflops.targets.target import load_target_function, restoring_imports
 from crossflops.threads import record_warnings
@@ -89,7 +90,7 @@ def request_with_observed_sizes(request: Request) -> tuple[Request, Run]:
     specs = tuple(TensorSpec(name, value.dtype, value.shape) for name, value in run.inputs.items())
     settled = msgspec.structs.replace(file, dims={}, specs=specs, seen=run)
     values = request.inputs_file or MADE_UP
-    if request.inputs_file and run.inputs.keys() - arrays_from_npz(request.inputs_file).keys():
+    if request.inputs_file and len(run.inputs) > len(arrays_of_inputs(request.inputs_file)):
         values = f"{request.inputs_file}, {MADE_UP}"
     request = msgspec.structs.replace(request, given=Source(settled, (), {}), dims={})
     return request, Run(run.runtime, values, (_DRAWS,) if run.draws else ())

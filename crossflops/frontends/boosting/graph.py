@@ -72,7 +72,7 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
             "leave out --train-mode",
         )
     trees = read_boosted_trees(model)
-    nodes, result = _tree_nodes_and_result(trees, rows)
+    nodes, result = tree_nodes_and_result(trees, rows)
     graph = Graph(
         name=trees.name,
         nodes=tuple(nodes),
@@ -85,7 +85,7 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
         id=0,
         names=("",),
         bases=(trees.name,),
-        params=tuple(_parameters_of_trees(trees)),
+        params=tuple(parameters_of_trees(trees)),
         children=(),
         training=False,
         settings={},
@@ -94,7 +94,7 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
     return with_graph_identity(graph, graph.name, **parameter_size_fields((module,))), trace
 
 
-def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:
+def parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:
     """Return the fitted numbers of a tree model as parameters: thresholds and leaf values, or the
     weights of a linear booster.
     """
@@ -106,7 +106,7 @@ def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:
     ]
 
 
-def _tree_nodes_and_result(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], TensorSpec]:
+def tree_nodes_and_result(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], TensorSpec]:
     """Return (the graph nodes of a tree model, the spec of its result) for inputs of the shape
     `rows`.
     """

@@ -11,7 +11,15 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from crossflops.errors import InputError, NormalizeError
+from crossflops.frontends.boosting.trees import BoostedTrees
 from crossflops.frontends.frontend import require_packages
+from crossflops.frontends.sklearn.boosted import (
+    BOOSTED,
+    DOMAIN,
+    registering_boosted_models,
+    tree_output_specs,
+    tree_source_operations,
+)
 from crossflops.frontends.sklearn.interpolation import writing_isotonic_as_interpolation
 from crossflops.frontends.sklearn.lost_settings import last_pipeline_step
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
@@ -36,8 +44,12 @@ def estimator_behind_search(estimator: Any) -> Any:
 
 
 @contextmanager
-def adapting_estimators_to_skl2onnx(estimators: Iterable[Any]) -> Iterator[None]:
+def adapting_estimators_to_skl2onnx(
+    estimators: Iterable[Any], trees: Mapping[int, BoostedTrees] = {}
+) -> Iterator[None]:
     """Return a context in which skl2onnx can convert these estimators, which are restored after.
+
+    `trees` are those of the models of other libraries among them, by the id of the model.
 
     Steps of a pipeline that pass their input through are left out, a search is replaced by its
     best estimator, and the `transform` of a vote is hidden, since the vote predicts.
@@ -46,6 +58,7 @@ def adapting_estimators_to_skl2onnx(estimators: Iterable[Any]) -> Iterator[None]
         stack.enter_context(_writing_bools_as_integers())
         stack.enter_context(_fixing_kmeans_bias())
         estimators = list(estimators)
+        stack.enter_context(registering_boosted_models(estimators, trees))
         stack.enter_context(_writing_only_transform_results(estimators))
         for estimator in estimators:
             for name, value in _attributes_to_set(estimator):
@@ -244,14 +257,22 @@ def _kernel_operators(root: Any, provided: set[int], kind: type) -> Iterator[Any
 
 
 def count_as_estimator_computes(
-    node: Node, makers: Mapping[str, Any], empty: Collection[str], points: Mapping[str, int]
+    node: Node,
+    makers: Mapping[str, Any],
+    empty: Collection[str],
+    points: Mapping[str, int],
+    trees: Mapping[int, BoostedTrees] = {},
 ) -> Node:
     """Return a node counted as the estimator's own computation, if ONNX's differs from that.
 
     `makers` are the estimators by the names of the nodes that were made for them, `empty` the
     nodes for which it computes nothing, such as those of kernels that multiply nothing. `points`
-    are the numbers of thresholds by the nodes that return interpolated values.
+    are the numbers of thresholds by the nodes that return interpolated values, `trees` those of
+    the models of other libraries by the id of the model.
     """
+    if (node.op.domain, node.op.type) == (DOMAIN, BOOSTED):
+        operations = tree_source_operations(node, trees[id(makers[node.key])])
+        return node if operations is None else _with_source_operations(node, *operations)
     if node.key in empty:
         return _with_source_operations(node)
     if node.key in points:
@@ -311,20 +332,24 @@ def skl2onnx_input_types(
 
 
 def convert_with_retry_at_older_opset(
-    convert: Callable[[dict[str, int] | None], _Converted], model: Any, parts: list[Any]
+    convert: Callable[[dict[str, int] | None], _Converted],
+    model: Any,
+    parts: list[Any],
+    trees: Mapping[int, BoostedTrees] = {},
 ) -> _Converted:
     """Return convert(opset) with skl2onnx's default opset, or an older one if that fails.
 
     `convert` gets these sets, None for skl2onnx's default. `parts` are all estimators in the
-    model. Raises NormalizeError where it fails.
+    model, `trees` those of models of other libraries among them by their id. Raises
+    NormalizeError where it fails.
     """
     try:
-        with adapting_estimators_to_skl2onnx(parts):
+        with adapting_estimators_to_skl2onnx(parts, trees):
             return convert(None)
     except Exception as error:  # converters fail in as many ways as there are estimators
         why = _conversion_error_text(error)
         if _ML in str(error):
-            with contextlib.suppress(Exception), adapting_estimators_to_skl2onnx(parts):
+            with contextlib.suppress(Exception), adapting_estimators_to_skl2onnx(parts, trees):
                 return convert({"": _newest_opset(), _ML: _OLDER_ML})
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
@@ -421,7 +446,8 @@ def remove_unread_nodes(graph: Any) -> None:
 
 
 def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
-    """Declare shapes that ONNX cannot infer (TfIdfVectorizer, Solve) in a graph, in place.
+    """Declare shapes that ONNX cannot infer (TfIdfVectorizer, Solve, and models of trees of other
+    libraries) in a graph, in place.
 
     onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1], one for every entry.
     Solve of skl2onnx: L [n, n], B [n, rows] -> X [n, rows].
@@ -440,6 +466,10 @@ def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
         elif node.op_type == SOLVE and node.input[0] in stored:
             matrix = stored[node.input[0]]
             kind, shape = matrix.data_type, [matrix.dims[0], rows]
+        elif node.domain == DOMAIN:
+            declared = tree_output_specs(node, rows)
+            graph.value_info.extend(make_tensor_value_info(*spec) for spec in declared)
+            continue
         else:
             continue
         graph.value_info.append(make_tensor_value_info(node.output[0], kind, shape))

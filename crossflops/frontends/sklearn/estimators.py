@@ -5,6 +5,9 @@ from typing import Any
 
 import msgspec
 
+from crossflops.frontends.boosting import FRONTEND as BOOSTING
+from crossflops.frontends.boosting.graph import parameters_of_trees
+from crossflops.frontends.boosting.trees import BoostedTrees
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.trace import Module, Parameter
 
@@ -45,6 +48,8 @@ def _child_estimators(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
         for name, stored, *_ in pairs:
             if _is_estimator(stored):
                 yield str(name), stored, True
+    if BOOSTING.recognizes(estimator):
+        return  # the booster in it is the same model
     if hasattr(estimator, "get_support"):
         return  # a selection: what chose the features is asked no more
     for attribute, value in attributes.items():
@@ -53,10 +58,12 @@ def _child_estimators(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _is_estimator(value: object) -> bool:
-    """Return whether a value is an estimator of scikit-learn."""
+    """Return whether a value is an estimator of scikit-learn, or a model of trees of another
+    library.
+    """
     from sklearn.base import BaseEstimator
 
-    return isinstance(value, BaseEstimator)
+    return isinstance(value, BaseEstimator) or BOOSTING.recognizes(value)
 
 
 def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
@@ -192,6 +199,15 @@ def _histogram_parameters(
         yield Parameter(f"{name}.{field}", (length,), storage_number((tree, field)), dtype)
 
 
+def _tree_model_parameters(
+    model: Any, trees: BoostedTrees, storage_number: Callable[[Any], int]
+) -> Iterator[Parameter]:
+    """Yield the parameters of a model of another library: its thresholds and leaf values."""
+    for parameter in parameters_of_trees(trees):
+        number = storage_number((model, parameter.name))
+        yield msgspec.structs.replace(parameter, storage=number)
+
+
 def place_in_modules(graph: Graph, owners: Mapping[str, str]) -> Graph:
     """Return the graph with the module path of each node, which `owners` has by node name."""
     nodes = tuple(_place_in_module(node, owners, "") for node in graph.nodes)
@@ -210,15 +226,20 @@ def _place_in_module(node: Node, owners: Mapping[str, str], enclosing: str) -> N
     return msgspec.structs.replace(node, path=path, bodies=bodies)
 
 
-def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Module, ...]:
-    """Return the module table, root first: estimators that have a name or nodes, and parents."""
+def list_modules(
+    inside: list[Part], with_nodes: Collection[str], trees: Mapping[int, BoostedTrees]
+) -> tuple[Module, ...]:
+    """Return the module table, root first: estimators that have a name or nodes, and parents.
+
+    `trees` are those of the models of other libraries, by the id of the model.
+    """
     kept = {""}
     for path in (part.path for part in inside if part.named or part.path in with_nodes):
         kept.update(_path_and_ancestors(path))
     classes = {part.path: type(part.estimator).__name__ for part in inside}
     paths = ["", *sorted((path for path in kept if path), key=_module_sort_key(inside))]
     ids = {path: number for number, path in enumerate(paths)}
-    params = _parameters_by_module(inside, kept)
+    params = _parameters_by_module(inside, kept, trees)
     children: dict[str, list[tuple[str, int]]] = {path: [] for path in paths}
     for path in paths[1:]:
         above, _, name = path.rpartition(".")
@@ -252,7 +273,9 @@ def _path_and_ancestors(path: str) -> list[str]:
     return [".".join(words[:end]) for end in range(1, len(words) + 1)]
 
 
-def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
+def _parameters_by_module(
+    inside: list[Part], kept: set[str], trees: Mapping[int, BoostedTrees]
+) -> dict[str, list[Parameter]]:
     """Return the parameters of each module by its path; an array is in one module only."""
     numbers: dict[Any, int] = {}
     stored: list[Any] = []  # what has a number must not be freed, or its id would be another's
@@ -270,7 +293,12 @@ def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[
         while owner not in kept:
             owner = owner.rpartition(".")[0]
         prefix = part.path.removeprefix(owner).lstrip(".")
-        for parameter in estimator_parameters(part.estimator, storage_number_of_array):
+        known = trees.get(id(part.estimator))
+        if known is None:
+            parameters = estimator_parameters(part.estimator, storage_number_of_array)
+        else:
+            parameters = _tree_model_parameters(part.estimator, known, storage_number_of_array)
+        for parameter in parameters:
             if parameter.storage in taken:
                 continue
             taken.add(parameter.storage)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning
+from crossflops.frontends.boosting.trees import BoostedTrees
 from crossflops.frontends.converted import parameter_size_fields, with_graph_identity
 from crossflops.frontends.logged_nodes import proto_nodes_for_log
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
@@ -18,6 +19,7 @@ from crossflops.frontends.passes import (
     fact_set,
     take_snapshot,
 )
+from crossflops.frontends.sklearn.boosted import read_trees_of_parts
 from crossflops.frontends.sklearn.converter import (
     convert_with_retry_at_older_opset,
     count_as_estimator_computes,
@@ -42,11 +44,11 @@ from crossflops.threads import filter_warnings
 class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
     """The state of an estimator between the passes that convert it to a graph.
 
-    `inside` are all estimators in it, `types` the input types for skl2onnx. Its result is
-    `written` for operators of an `opset`, changed in place, and finally the bytes (`data`). By the
-    names of its nodes, `makers` are the ids of the estimators that they were made for, and
-    `points` the numbers of thresholds between which they interpolate; in `empty` nodes the
-    estimator computes nothing.
+    `inside` are all estimators in it, `trees` those of models of XGBoost, LightGBM and CatBoost
+    among them by their id, `types` the input types for skl2onnx. Its result is `written` for
+    operators of an `opset`, changed in place, and finally the bytes (`data`). By the names of its
+    nodes, `makers` are the ids of the estimators that they were made for, and `points` the numbers
+    of thresholds between which they interpolate; in `empty` nodes the estimator computes nothing.
     """
 
     model: Any
@@ -54,6 +56,7 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
     kwargs: Mapping[str, TensorSpec]
     trace: Trace
     inside: list[Part] = []
+    trees: Mapping[int, BoostedTrees] = {}
     types: list[tuple[str, Any]] = []
     opset: dict[str, int] | None = None
     written: Any = None
@@ -120,8 +123,12 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 
 
 def _find_estimators(state: EstimatorConversion) -> EstimatorConversion:
-    """Return the state with a list of the estimators in the model and their paths."""
-    return _replace_estimator_fields(state, inside=estimator_parts(state.model))
+    """Return the state with a list of the estimators in the model and their paths, and with the
+    trees of those of other libraries.
+    """
+    inside = estimator_parts(state.model)
+    trees = read_trees_of_parts(part.estimator for part in inside)
+    return _replace_estimator_fields(state, inside=inside, trees=trees)
 
 
 def _check_lost_settings(state: EstimatorConversion) -> EstimatorConversion:
@@ -144,7 +151,9 @@ def _attempt_estimator_opsets(
         """Return the state after the passes with these opset versions (None: the default)."""
         return run(_replace_estimator_fields(state, opset=opset))
 
-    return convert_with_retry_at_older_opset(run_passes_with_opset, state.model, state.estimators)
+    return convert_with_retry_at_older_opset(
+        run_passes_with_opset, state.model, state.estimators, state.trees
+    )
 
 
 def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:
@@ -189,7 +198,7 @@ def _count_nodes_as_estimators_compute(state: EstimatorConversion) -> EstimatorC
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
     graph = state.current_graph
     nodes = tuple(
-        count_as_estimator_computes(node, makers, state.empty, state.points)
+        count_as_estimator_computes(node, makers, state.empty, state.points, state.trees)
         for node in graph.nodes
     )
     return _replace_estimator_fields(state, graph=msgspec.structs.replace(graph, nodes=nodes))
@@ -197,7 +206,7 @@ def _count_nodes_as_estimators_compute(state: EstimatorConversion) -> EstimatorC
 
 def _list_estimator_modules(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with the table of modules, which are the estimators, in its trace."""
-    modules = list_modules(state.inside, set(state.module_path_by_node.values()))
+    modules = list_modules(state.inside, set(state.module_path_by_node.values()), state.trees)
     return _replace_estimator_fields(
         state, trace=msgspec.structs.replace(state.trace, modules=modules)
     )

@@ -36,6 +36,7 @@ def replacement_translations() -> dict[Any, Callable[..., Any]]:
         aten.avg_pool2d.default: functools.partial(write_average_pool, 2),
         aten.avg_pool3d.default: functools.partial(write_average_pool, 3),
         aten.multinomial.default: write_multinomial,
+        aten.histc.default: write_histogram,
         aten.copy.default: write_copy,
         aten.elu.default: write_elu,
         aten.hamming_window.default: write_hamming_window,
@@ -577,3 +578,19 @@ def write_multinomial(x: Any, count: int, replacement: bool = False, generator: 
     drawn = opset23.Neg(opset23.Log(opset23.RandomUniformLike(x)))
     _, indices = opset23.TopK(opset23.Div(x, drawn), write_integer_list(count), axis=-1)
     return indices
+
+
+def write_histogram(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """Write ONNX nodes for `histc` as the exporter does, also of integers; return the histogram.
+
+    Accelerators take integers, and so do models on the meta device: they are compared as floats.
+    """
+    import onnx_ir as ir
+    from onnxscript.function_libs.torch_lib.ops.core import aten_histc
+
+    kind = x.dtype
+    if kind is None or not kind.is_integer():
+        return aten_histc(x, bins, min, max)
+    numbers = opset23.Cast(x, to=int(ir.DataType.FLOAT))
+    numbers.type, numbers.shape = ir.TensorType(ir.DataType.FLOAT), x.shape
+    return opset23.Cast(aten_histc(numbers, bins, min, max), to=int(kind))

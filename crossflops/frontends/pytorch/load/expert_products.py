@@ -13,17 +13,18 @@ _LOOP = "eager"
 _ALIGNED = 16  # bytes between rows, as PyTorch's kernel wants them
 
 
-def set_expert_implementation(model: Any) -> str:
+def set_expert_implementation(model: Any, has_values: bool) -> str:
     """Set the implementation by which the experts of a model run, and return its name; "" without
     experts.
 
-    It is the loop where the kernel of the grouped product would refuse the weights.
+    It is the loop where the kernel of the grouped product would refuse the weights. A model whose
+    weights never have values keeps the grouped product: it needs shapes alone, and no kernel.
     """
     experts = list(_expert_modules(model))
     if not experts:
         return ""
     chosen = str(experts[0].config._experts_implementation)
-    if chosen == GROUPED and not all(map(_accepts_grouped_kernel, experts)):
+    if chosen == GROUPED and has_values and not all(map(_accepts_grouped_kernel, experts)):
         model.set_experts_implementation(_LOOP)
         chosen = _LOOP
     return chosen

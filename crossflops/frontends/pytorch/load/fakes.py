@@ -33,10 +33,11 @@ _SCRIPTED = "parts of the model are TorchScript, which cannot run without values
 
 @contextmanager
 def faking_grouped_products() -> Iterator[None]:
-    """Let fake tensors accept grouped products of float32 and float16, as a CPU does, inside the
-    block.
+    """Let fake tensors accept grouped products of float32 and float16, as a CPU does, and with
+    rows of any length, inside the block.
 
-    PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9). Source:
+    PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9). Both
+    want rows of a multiple of 16 bytes, but the number of products is the same without. Source:
     torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
     """
     import torch
@@ -49,10 +50,10 @@ def faking_grouped_products() -> Iterator[None]:
         return
 
     def infer_grouped_product(mat_a: Any, mat_b: Any, *scales: Any, **options: Any) -> Any:
-        """Return the fake result of a grouped matrix product, also of float32 and float16."""
+        """Return the fake result of a grouped matrix product of two matrices of one float type."""
         unscaled = not any(options.get(scale) is not None for scale in ("scale_a", "scale_b"))
-        wider = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype == mat_b.dtype
-        if scales or not unscaled or not wider:
+        floats = (torch.float32, torch.float16, torch.bfloat16)
+        if scales or not unscaled or mat_a.dtype not in floats or mat_a.dtype != mat_b.dtype:
             return usual(mat_a, mat_b, *scales, **options)
         return kernels._create_grouped_mm_output_tensor(
             mat_a, mat_b, options.get("offs"), options.get("out_dtype")

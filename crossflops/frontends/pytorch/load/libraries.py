@@ -280,7 +280,7 @@ def build_transformers_config_model(
         notes.append(f"{target} is counted without a key-value cache")
     _set_image_size(config, sizes)
     model = _build_model_of_config(transformers, config, target)
-    if experts := set_expert_implementation(model):
+    if experts := set_expert_implementation(model, has_values=not _is_large(model)):
         notes.append(f"the experts of {target} run by transformers' {experts!r}")
     elif make_expert_loops_grouped_products(model):
         notes.append(
@@ -446,9 +446,14 @@ def _build_model_of_config(transformers: Any, config: Any, target: str) -> Any:
         return _build_model_of_class(kind, config)
     with torch.device("meta"):
         plain = _build_model_of_class(kind, config)
-    if sum(weight.numel() for weight in plain.parameters()) >= _LARGE:
+    if _is_large(plain):
         return plain
     return _build_model_of_class(kind, config)
+
+
+def _is_large(model: Any) -> bool:
+    """Return whether a model has so many parameters that its weights have no values."""
+    return bool(sum(weight.numel() for weight in model.parameters()) >= _LARGE)
 
 
 def _build_model_of_class(kind: Any, config: Any) -> Any:
