@@ -313,8 +313,13 @@ def drop_unused_request_options(requests: Sequence[Request]) -> list[Request]:
 
 
 def _dimension_names(request: Request) -> tuple[str, ...]:
-    """Return the names of --vary; of a model of no file `image-size` is `image_size`."""
+    """Return the names of --vary; of a model of no file `image-size` is `image_size`. Raises
+    InputError for a name that is there twice.
+    """
     names = (request.vary,) if isinstance(request.vary, str) else request.vary
+    repeated = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if repeated is not None:
+        raise InputError(f"--vary names {repeated} twice", "leave out one of the two")
     if request.is_file:
         return tuple(names)
     flags = {flag.removeprefix("--"): name for name, flag in SIZES.items()}

@@ -182,10 +182,12 @@ def test_the_command_prints_them(tmp_path, capsys):
 
 
 def test_what_cannot_vary_is_refused(tmp_path):
-    """A name that no input has, and an unbound one."""
+    """A name that no input has, one that is there twice, and an unbound one."""
     path = saved(tmp_path, parsed(BY_HAND["a chain of products"][0]))
     with pytest.raises(InputError, match="no input of the model has a dimension 'q'"):
         count(path, vary=["q"])
+    with pytest.raises(InputError, match="--vary names n twice"):
+        count(path, vary=["n", "n"])
     with pytest.raises(InputError, match="unknown"):
         count(path, vary=["n"])
 
