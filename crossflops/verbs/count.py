@@ -36,7 +36,6 @@ from crossflops.ledger.count import count, count_dead, count_nodes_with_their_bo
 from crossflops.ledger.memory import memory_of_graph
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
-from crossflops.targets.batch_arrays import arrays_of_inputs
 from crossflops.targets.request import Request
 from crossflops.targets.target import load_target_function, restoring_imports
 from crossflops.threads import record_warnings
@@ -85,6 +84,7 @@ def request_with_observed_sizes(request: Request) -> tuple[Request, Run]:
             "leave out --observe; a PyTorch model is always run when it is exported",
         )
     from crossflops.bench.processes import observe_file_run
+    from crossflops.targets.batch_arrays import arrays_of_inputs
 
     run = observe_file_run(file.path, file.specs, dict(file.dims), request.inputs_file)
     specs = tuple(TensorSpec(name, value.dtype, value.shape) for name, value in run.inputs.items())
