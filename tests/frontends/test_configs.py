@@ -320,6 +320,27 @@ AST = {
     "max_length": 64,
     "num_mel_bins": 32,
 }
+DETR = {
+    "model_type": "detr",
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "num_queries": 5,
+    "use_timm_backbone": False,
+    "backbone": None,
+    "use_pretrained_backbone": False,
+    "backbone_config": {
+        "model_type": "resnet",
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16],
+        "depths": [1, 1],
+        "out_features": ["stage2"],
+    },
+}
 DAC = {
     "model_type": "dac",
     "encoder_hidden_size": 4,
@@ -337,10 +358,13 @@ DAC = {
         (XLNET, "XLNetModel", {"input_ids": (1, 128)}),
         (AST, "ASTModel", {"input_values": (1, 64, 32)}),
         (DAC, "DacModel", {"input_values": (1, 1, 16000)}),
+        (DETR, "DetrModel", {"pixel_values": (1, 3, 224, 224)}),
     ],
 )
 def test_the_usual_input_has_the_form_that_the_model_reads(target, content, kind, expected):
-    """A length of -1 is no limit; a spectrogram of frames and features; samples in a channel."""
+    """A length of -1 is no limit; a spectrogram of frames and features; samples in a channel; a
+    decoder that reads no tokens.
+    """
     source = load_target_source(target(content, architectures=[kind]), {}, ())
     assert {name: tuple(given.shape) for name, given in source.kwargs.items()} == expected
     with torch.no_grad():

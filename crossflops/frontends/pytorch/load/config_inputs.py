@@ -118,7 +118,7 @@ def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> It
         return
     if "decoder_input_values" in taken and "decoder_input_ids" not in taken:
         yield from _speech_decoder_inputs(config, batch, length)
-    else:
+    elif "decoder_input_ids" in taken:  # the decoder of a detector such as DETR reads no tokens
         yield TensorSpec("decoder_input_ids", "int64", (batch, length), "input")
 
 
