@@ -1,5 +1,6 @@
 """The atlas of a sweep: agreement of tools, shares of causes, published figures, and its size."""
 
+import msgspec
 import pytest
 
 from crossflops.render.formats import FORMATS
@@ -57,6 +58,19 @@ def test_the_native_flops_are_exact_too():
     """A tool may count FLOPs as the native count does."""
     _, row = rows_of("m", "", 100, ("d", 207, 1, {}))
     assert row.is_exact
+
+
+def test_a_number_without_a_prediction_is_not_explained(sweep):
+    """Tool `a` has a number for two models, of which one has no prediction: 1 of them is open."""
+    rows = tuple(
+        msgspec.structs.replace(row, residual=None)
+        if (row.tool, row.case.target) == ("a", "m:two")
+        else row
+        for row in sweep.rows
+    )
+    text = FORMATS[".md"](msgspec.structs.replace(sweep, rows=rows))
+    cells = next(line for line in text.splitlines() if line.startswith("| a "))
+    assert [cell.strip() for cell in cells.strip("|").split("|")][-1] == "1"
 
 
 def test_the_page_has_a_picture_and_tables_that_sort(sweep):

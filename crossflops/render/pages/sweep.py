@@ -87,7 +87,7 @@ def _tool_table(sweep: Sweep) -> Table:
         own = [row for row in sweep.rows if row.tool == tool]
         counted = [row for row in own if row.total is not None]
         exact = sum(row.is_exact for row in counted)
-        open_ = sum(bool(row.residual) for row in counted)
+        open_ = sum(row.residual != 0 for row in counted)  # None: there is no prediction
         rows.append(
             Row.from_cells(
                 tool,
