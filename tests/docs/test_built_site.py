@@ -39,7 +39,7 @@ def pages(folder):
 
 @pytest.mark.site
 def test_every_link_within_the_site_leads_to_a_page_and_an_anchor(folder, pages):
-    """Those of the menu, of pictures, of style sheets and of the pages of reports, too."""
+    """The links of the menu, of pictures, of style sheets and of the pages of reports, too."""
     wrong = []
     for name, page in pages.items():
         for link in filter(lambda link: not is_outside(link), page.links):

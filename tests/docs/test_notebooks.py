@@ -45,9 +45,9 @@ def test_there_is_a_notebook_for_each_of_three_tasks():
 def test_outputs_do_not_depend_on_how_they_came():
     """In pieces, from a terminal, next to warnings, in a cell of any number."""
 
-    def printed(text, name="stdout"):
+    def stream_output(text, name="stdout"):
         return {"output_type": "stream", "name": name, "text": text}
 
     result = {"output_type": "execute_result", "execution_count": 3, "data": {}}
-    outputs = [printed("a\r\n"), printed("w", "stderr"), printed("b\n"), result]
-    assert stable_outputs(outputs) == [printed("a\nb\n"), result | {"execution_count": None}]
+    outputs = [stream_output("a\r\n"), stream_output("w", "stderr"), stream_output("b\n"), result]
+    assert stable_outputs(outputs) == [stream_output("a\nb\n"), result | {"execution_count": None}]

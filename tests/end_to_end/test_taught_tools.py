@@ -207,7 +207,7 @@ def test_operators(folder):
 
 BY_KEYWORD = """
 @crossflops.operator("taught38::repeated")
-def repeated(call):
+def repeated_product_cost(call):
     macs = call.attributes["times"] * call.input("x").numel
     return Cost(macs=macs + 1000 * call.has_input("bias"))
 """

@@ -1,4 +1,4 @@
-"""What the Python body of an operator detaches has no gradient in a training step.
+"""A tensor that the Python body of an operator detaches has no gradient in a training step.
 
 The kernels are registered with `Library.impl`, so that autograd records what they call, as for a
 plain function. Expected are the matrix products that autograd runs backward, by derivation: the
@@ -56,7 +56,7 @@ def detach_in_place(x, w):
 
 
 def restart_gradient(x, w):
-    """What is detached gets a gradient of its own, which nobody reads: it is computed."""
+    """A detached tensor gets a gradient of its own, which nobody reads: it is computed."""
     return x.detach().requires_grad_() @ w.t()
 
 

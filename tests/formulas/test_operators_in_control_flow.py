@@ -85,7 +85,7 @@ def scan(x, w):
     return scan(lambda h, t: (product(h, w), product(t[None], w)[0]), x, x, dim=0)[0]
 
 
-def mapped(x, w):
+def map_rows(x, w):
     """One row in each of 3 steps."""
     from torch._higher_order_ops.map import map as map_rows
 
@@ -94,7 +94,7 @@ def mapped(x, w):
 
 @pytest.mark.parametrize(
     ("function", "calls", "macs"),
-    [(branch, 2, 2 * PRODUCT), (scan, 6, 3 * (PRODUCT + PRODUCT // 3)), (mapped, 3, PRODUCT)],
+    [(branch, 2, 2 * PRODUCT), (scan, 6, 3 * (PRODUCT + PRODUCT // 3)), (map_rows, 3, PRODUCT)],
 )
 def test_an_operator_in_control_flow_is_opened(function, calls, macs):
     """Its row has the work of all runs of its body."""
@@ -140,7 +140,7 @@ def test_operators_of_two_branches_keep_their_names(tmp_path: Path):
     assert crossflops.count(model, torch.ones(3, 4), formulas=[own]).macs == PRODUCT + 100
 
 
-def checkpointed(function):
+def run_in_checkpoint(function):
     """Return the function in a checkpoint."""
     from torch.utils.checkpoint import checkpoint
 
@@ -158,7 +158,9 @@ def checkpointed(function):
 )
 def test_a_checkpoint_runs_operators_again(function, count):
     """An operator that a checkpoint calls directly, and not by a function of torch."""
-    step = crossflops.count(Model(checkpointed(function)), torch.ones(3, 4), train=True).training
+    step = crossflops.count(
+        Model(run_in_checkpoint(function)), torch.ones(3, 4), train=True
+    ).training
     assert step.recomputed_macs == count * PRODUCT
     assert step.backward_input_macs == count * PRODUCT
     assert step.backward_weight_macs == (1 + count) * PRODUCT

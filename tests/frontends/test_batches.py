@@ -201,7 +201,7 @@ def test_batches_of_pytorch():
 
 @pytest.mark.tools
 def test_a_tokenizer_and_an_image():
-    """What has no tensors is refused with the line that makes some."""
+    """A batch without tensors is refused with the line that makes some."""
     from PIL import Image
     from torch import nn
     from transformers import BatchEncoding

@@ -21,7 +21,7 @@ def file(tmp_path):
     return write
 
 
-def counted(capsys, *words):
+def count_as_json(capsys, *words):
     """The JSON of a count."""
     assert main(["count", *words, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
@@ -43,7 +43,7 @@ def make():
 def test_a_model_of_transformers_tells_its_tokens(file, capsys):
     """8192 for a token and 64 for a pair of them, 32^2 at the end, for each text."""
     target = f"{file(LANGUAGE)}:make"
-    answer = counted(capsys, target, "--seq", "16", "--batch", "2")
+    answer = count_as_json(capsys, target, "--seq", "16", "--batch", "2")
     assert answer["totals"]["macs"] == 2 * (8192 * 16 + 64 * 16 * 16 + 1024)
     assert "from its config, model_type bert" in " ".join(answer["warnings"])
     assert main(["count", target, "--image-size", "8"]) == 2
@@ -77,7 +77,7 @@ class Parts(LightningModule):
 def test_a_lightning_module_tells_its_example(file, capsys):
     """[3, 8] x [8, 4]; without a forward the hint says what to count."""
     path = file(LIGHTNING)
-    assert counted(capsys, f"{path}:Net")["totals"]["macs"] == 96
+    assert count_as_json(capsys, f"{path}:Net")["totals"]["macs"] == 96
     assert main(["count", f"{path}:Parts", "--input", "1x8"]) == 2
     assert "give the module a forward, or give a callable" in capsys.readouterr().err
 
@@ -103,7 +103,7 @@ def test_open_sizes_of_keras_have_options(file, capsys):
         "    return keras.Sequential([keras.Input((side, side, 3)), "
         "keras.layers.Conv2D(4, 3, padding='same')])\n"
     )
-    answer = counted(capsys, f"{target}:make", "--image-size", "8", "--batch", "2")
+    answer = count_as_json(capsys, f"{target}:make", "--image-size", "8", "--batch", "2")
     assert answer["totals"]["macs"] == 2 * 108 * 64
     assert main(["count", f"{target}:make", "--arg", "side=8", "--image-size", "16"]) == 2
     assert "use --batch for its input" in capsys.readouterr().err

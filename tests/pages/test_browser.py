@@ -4,8 +4,6 @@ Without Chromium, or the packages that drive it, these tests fail: to skip them 
 CHROMIUM names one that is not on the path.
 """
 
-import os
-import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from crossflops.report.report import Report, ThumbRow, TrainingReport
 pytestmark = pytest.mark.pages
 
 REPORTS = Path(__file__).parents[2] / "reports"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 HUGE = 2**53 + 1
 # boxes that scroll sideways, and do not say what is in them
 UNLABELLED = """[...document.querySelectorAll("body *")].filter(box =>
@@ -93,19 +90,6 @@ PAGES = {
     "training": trained,
     "two": two_models,
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A Chromium without a window."""
-    from playwright.sync_api import sync_playwright
-
-    chromium = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    assert chromium, "no Chromium is here: install it (Debian: apt-get install chromium)"
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture

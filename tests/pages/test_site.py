@@ -2,8 +2,6 @@
 
 import functools
 import http.server
-import os
-import shutil
 import threading
 
 import pytest
@@ -12,7 +10,6 @@ from tests.docs.built_site import build_site
 
 pytestmark = pytest.mark.pages
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 WIDTHS = (1280, 400)
 TOO_WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -40,19 +37,6 @@ def address(folder):
         server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """A Chromium without a window."""
-    from playwright.sync_api import sync_playwright
-
-    chromium = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    assert chromium, "no Chromium is here: install it (Debian: apt-get install chromium)"
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
 @pytest.fixture
 def open_window(browser, address):
     """Opens windows; their pages ask nothing of another site, and print no error."""
@@ -66,7 +50,7 @@ def open_window(browser, address):
         if line.type == "error":
             problems.append(line.text)
 
-    def opened(width, scheme="light"):
+    def open_page(width, scheme="light"):
         size = {"width": width, "height": 900}
         window = browser.new_context(viewport=size, color_scheme=scheme)
         window.on("console", note_line)
@@ -75,7 +59,7 @@ def open_window(browser, address):
         windows.append(window)
         return window
 
-    yield opened
+    yield open_page
     for window in windows:
         window.close()
     assert not problems

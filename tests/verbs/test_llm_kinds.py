@@ -169,7 +169,7 @@ def write_config(folder, name):
     return f"hf:{path}"
 
 
-def compared(capsys, *words):
+def compare_as_json(capsys, *words):
     """Return the formulas of a comparison, which must succeed."""
     assert main(["compare", *words, "--llm", "--strict", "--json"]) == 0
     return json.loads(capsys.readouterr().out)["llm"]
@@ -181,7 +181,7 @@ _REPORTS = {}
 def formulas_of(name, folder, capsys):
     """Return the formulas of a model of CONFIGS, which is compared once for all tests."""
     if name not in _REPORTS:
-        _REPORTS[name] = compared(capsys, write_config(folder, name), "--seq", str(T))
+        _REPORTS[name] = compare_as_json(capsys, write_config(folder, name), "--seq", str(T))
     return _REPORTS[name]
 
 
@@ -234,7 +234,7 @@ def test_source_and_target_of_other_lengths(tmp_path, capsys):
     """The encoder reads 24 tokens and the decoder 10; formulas multiply by the 24."""
     target = write_config(tmp_path, "T5ForConditionalGeneration")
     words = ("--input", "input_ids=2x24:int64", "--input", "decoder_input_ids=2x10:int64")
-    answers = compared(capsys, target, *words)
+    answers = compare_as_json(capsys, target, *words)
     encoder, decoder = 2 * (4 * 32 * 32 + 3 * 32 * 48), 3 * (4 * 32 * 32 + 3 * 32 * 48)
     queries = keys = 3 * 2 * 32 * 32
     pairs = 2 * 32 * (2 * 24 * 24 + 3 * 10 * 10 + 3 * 10 * 24)
@@ -279,7 +279,7 @@ def test_megatron_assumes_twice_the_width(tmp_path, capsys):
         "chunk_size": 16, "conv_kernel": 4,
     }  # fmt: skip
     path.write_text(json.dumps(config))
-    answers = compared(capsys, f"hf:{path}", "--seq", str(T))
+    answers = compare_as_json(capsys, f"hf:{path}", "--seq", str(T))
     inner = 6 * 8
     assert answers["native_macs"] == (
         T * (32 * (2 * inner + 2 * 2 * 16 + 6) + inner * 32 + GQA + 2 * 32 * 48 + 32 * 128)
@@ -310,7 +310,7 @@ def test_the_text_of_a_vision_language_model(tmp_path, capsys):
     """All parameters are those of the vision part, too, which text does not pass."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(QWEN2_VL))
-    answers = compared(capsys, f"hf:{path}", "--input", f"input_ids=1x{T}:int64")
+    answers = compare_as_json(capsys, f"hf:{path}", "--input", f"input_ids=1x{T}:int64")
     matrices = 2 * (GQA + 3 * 32 * 48) + 32 * 100
     assert answers["native_macs"] == T * matrices + 2 * attention(T, 4, 8)
     model = _meta_model(QWEN2_VL)
