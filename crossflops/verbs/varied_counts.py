@@ -153,6 +153,14 @@ def model_counter(request: Request, names: tuple[str, ...]) -> PointCounter:
     for name in names:
         if not _can_vary(request, name, defaults):
             raise _unknown_dimension_error(request, name)
+        is_in_shape = name in request.input_size_names or request.is_file
+        if name in request.dims and not is_in_shape:
+            option = SIZES[name] if request.is_named else f"--arg {name}="
+            separator = " " if request.is_named else ""
+            raise InputError(
+                f"--dim {name} sets a name in the shape of an input, and no shape has this one",
+                f"write {option}{separator}{request.dims[name]}",
+            )
 
     def count_model(sizes: Mapping[str, int]) -> tuple[Graph, Ledger]:
         """Return the graph of the model at these sizes, and its count."""

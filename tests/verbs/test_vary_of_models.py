@@ -100,6 +100,9 @@ def test_an_argument_of_the_callable_varies(file):
     report = crossflops.count(f"{file}:Net", "1x3x2x2", vary=["width"])
     assert (macs_formula(report), report.formulas.at) == ("31 width", {"width": 8})
     assert polynomial_text(report.formulas.params) == "31 width + 4"
+    with pytest.raises(InputError, match="no shape has this one") as caught:
+        crossflops.count(f"{file}:Net", "1x3x2x2", vary=["width"], dims={"width": 5})
+    assert caught.value.hint == "write --arg width=5"
 
 
 @pytest.mark.torch
