@@ -569,10 +569,8 @@ def convert_to_onnx_program(
     _replace_alias_operators(exported)
     _remove_empty_cats(exported)
     _replace_idle_squeezes(exported)
-    table: dict[Any, Any] = {
-        operator: opaque_node_translation(operator)
-        for operator in _operators_without_onnx_form(exported)
-    }
+    opaque = set(_operators_without_onnx_form(exported))
+    table: dict[Any, Any] = {operator: opaque_node_translation(operator) for operator in opaque}
     table.update(forms)
     table.update(replacement_translations())
     table[torch.ops.aten.affine_grid_generator.default] = _write_affine_grid
@@ -632,13 +630,14 @@ def convert_to_onnx_program(
             if operator is None and full is not None:
                 exported, full, operator = full, None, refused
                 dropped.remove_all()
-            if operator is None or operator in table:
+            if operator is None or operator in opaque or operator in forms:
                 reason = brief_error_text(_root_export_error(error))
                 raise NormalizeError(
                     f"torch.onnx.export failed: {reason}",
                     _BY_MODULE if "torch.q" in reason else _SEE_EXPORT,
                 ) from error
             table[operator] = opaque_node_translation(operator)
+            opaque.add(operator)
 
 
 def _write_map(body: Any, mapped: Sequence[Any], others: Sequence[Any]) -> Sequence[Any]:
