@@ -155,6 +155,11 @@ def _readings_of_row(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str
     return readings
 
 
+def is_reproduced(figure: PublishedFigure, numbers: ModelNumbers) -> bool:
+    """Return True if a number of this build of a model prints every digit of the figure."""
+    return bool(_readings_of_figure(figure, numbers))
+
+
 def _readings_of_figure(
     figure: PublishedFigure, numbers: ModelNumbers
 ) -> dict[str, FigureReading]:

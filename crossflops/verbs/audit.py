@@ -6,7 +6,7 @@ that an audit that was ended goes on where it stood.
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,8 +16,9 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import write_file
-from crossflops.report.audit import Audit, PublishedRow, judge_rows
+from crossflops.report.audit import Audit, PublishedRow, is_reproduced, judge_rows
 from crossflops.report.model_numbers import ModelNumbers
+from crossflops.report.published import PublishedFigure
 from crossflops.targets.request import Request
 from crossflops.threads import filter_warnings
 from crossflops.verbs.model_numbers import (
@@ -65,9 +66,10 @@ _STORE_HINT = "choose another folder with --store"
 
 
 class _Task(NamedTuple):
-    """A model to count, the conventions to try, and the file for the result."""
+    """A model to count, its figures, the conventions to try, and the file for the result."""
 
     build: Build
+    figures: tuple[PublishedFigure, ...]
     as_: tuple[str, ...]
     file: str
 
@@ -84,8 +86,10 @@ def audit_table(
     choose_conventions(choice.as_)
     table = read_published_table(path, choice.library)
     rows = _select_rows(table, choice)
-    builds = list(dict.fromkeys(row.build_key for row in rows))
-    counted = _model_numbers_by_build(builds, choice, on_progress)
+    figures_by_build: dict[Build, tuple[PublishedFigure, ...]] = {}
+    for row in rows:
+        figures_by_build[row.build_key] = (*figures_by_build.get(row.build_key, ()), row.figure)
+    counted = _model_numbers_by_build(figures_by_build, choice, on_progress)
     judged, conventions, contradictions = judge_rows(rows, counted)
     made_with = framework_versions(is_file=True)
     for numbers in counted.values():
@@ -126,12 +130,17 @@ def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRo
 
 
 def _model_numbers_by_build(
-    builds: Sequence[Build], choice: AuditChoice, on_progress: Callable[[str], None]
+    figures_by_build: Mapping[Build, tuple[PublishedFigure, ...]],
+    choice: AuditChoice,
+    on_progress: Callable[[str], None],
 ) -> dict[Build, ModelNumbers | str]:
     """Return {(target, image size, input): numbers of its conventions, or a text why there are
     none}; stored results are not counted again.
     """
-    tasks = [_Task(build, choice.as_, _count_store_path(choice.store, build)) for build in builds]
+    tasks = [
+        _Task(build, figures, choice.as_, _count_store_path(choice.store, build))
+        for build, figures in figures_by_build.items()
+    ]
     numbers_by_build: dict[Build, ModelNumbers | str] = {}
     for task in tasks:
         stored = _read_stored_count(task)
@@ -171,7 +180,7 @@ def count_and_store_model(task: _Task) -> ModelNumbers | str:
             sizes={"image_size": image_size} if image_size else {},
         )
         with filter_warnings("ignore"):  # each model would warn of its usual input
-            numbers = predict_with_variants(request, choose_conventions(task.as_))
+            numbers = predict_with_variants(request, choose_conventions(task.as_), task.figures)
     except CrossflopsError as error:
         reason = error.message
     if task.file:
@@ -181,11 +190,17 @@ def count_and_store_model(task: _Task) -> ModelNumbers | str:
     return numbers or reason
 
 
-def predict_with_variants(request: Request, conventions: Sequence["Convention"]) -> ModelNumbers:
-    """Return the numbers of a model, with those of the model as its library builds it for
-    weights.
+def predict_with_variants(
+    request: Request,
+    conventions: Sequence["Convention"],
+    figures: Sequence[PublishedFigure],
+) -> ModelNumbers:
+    """Return the numbers of a model; where they do not print every figure, also those of the model
+    as its library builds it for weights.
     """
     numbers = predict_model_numbers(request, conventions)
+    if all(is_reproduced(figure, numbers) for figure in figures):
+        return numbers
     variants = tuple(
         msgspec.structs.replace(predict_model_numbers(other, conventions), built_with=words)
         for other, words in with_alternative_arguments(request)
@@ -204,11 +219,18 @@ def _make_store_folder(folder: Path) -> None:
 
 
 def _count_store_key(task: _Task) -> dict[str, str]:
-    """Return the versions and the request on which a stored result depends, as {name: text}."""
+    """Return the versions, the request and the figures on which a stored result depends, as
+    {name: text}.
+    """
     versions = framework_versions(is_file=True)
     target, image_size, shape = task.build
-    return {**versions, "target": target, "input": shape or str(image_size or ""),
-            "as": " ".join(task.as_)}  # fmt: skip
+    return {
+        **versions,
+        "target": target,
+        "input": shape or str(image_size or ""),
+        "as": " ".join(task.as_),
+        "figures": " ".join(f"{figure.text} {figure.unit}" for figure in task.figures),
+    }
 
 
 def _count_store_path(store: str, build: Build) -> str:

@@ -84,7 +84,8 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
     difference; the model is counted once.
 
     Formulas over the config of a language model have a number for a model of token ids. A
-    convention that cannot count the model is among the `refused`.
+    convention that cannot count the model is among the `refused`. The weights have values only if
+    the model reads them: large models would otherwise need minutes and memory.
 
     Raises what counting raises.
     """
@@ -93,7 +94,7 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
     request.refuse_unused_options()
     setting = request.setting
     watched = views_to_observe(conventions, setting) if not request.is_file else []
-    build = ModelBuild(request, is_run=bool(watched))
+    build = ModelBuild(request, is_run=False)
     mode = mode_counter(build, setting, watched)
     native = mode(setting.training)
     numbers: list[ConventionNumber] = []

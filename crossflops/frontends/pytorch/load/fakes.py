@@ -28,6 +28,7 @@ from crossflops.patches.patching import patching_attribute
 
 READS = "reads values"
 _OF_CUDNN = (False, False, True, True)  # benchmark, deterministic, enabled, TF32: the defaults
+_KEPT_VALUES = 2**12  # of a range, while a model is built; ranges of layers have fewer
 _SCRIPTED = "parts of the model are TorchScript, which cannot run without values"
 
 
@@ -71,11 +72,17 @@ def building_fake_tensors() -> Iterator[None]:
     """Make all new tensors inside the block fake. Raises ValuesNeededError if the code needs
     values.
 
-    Modules that are imported meanwhile make real ones, which they may keep.
+    Modules that are imported meanwhile make real ones, which they may keep. What the code computes
+    from ranges of numbers alone (rates of layers, for one) has values until the end of the block.
     """
     mode = _new_fake_mode()
     try:
-        with _importing_with_real_tensors(), _rejecting_new_torchscript(mode), mode:
+        with (
+            _importing_with_real_tensors(),
+            _rejecting_new_torchscript(mode),
+            _keeping_values_of_ranges(mode),
+            mode,
+        ):
             yield
     except (Exception, SystemExit) as error:
         if isinstance(error, TargetError) and error.__cause__ is None:
@@ -87,6 +94,25 @@ def building_fake_tensors() -> Iterator[None]:
         raise ValuesNeededError(mode.asked or reason) from error
     if mode.asked:
         raise ValuesNeededError(mode.asked)
+
+
+@contextmanager
+def _keeping_values_of_ranges(mode: Any) -> Iterator[None]:
+    """Let small ranges, and what is computed from them alone, have values inside the block.
+
+    Models compute settings of their layers by `torch.linspace(0, rate, depth).tolist()`. A weight
+    has no values: it is neither a range nor computed from ranges alone.
+    """
+    mode.keeps_ranges = True
+    try:
+        yield
+    finally:
+        mode.keeps_ranges = False
+        constants = mode.fake_tensor_converter.constant_storage_mapping
+        for references in list(constants.values()):
+            for tensor in filter(None, (reference() for reference in references)):
+                tensor.constant = None
+        constants.clear()
 
 
 def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
@@ -270,11 +296,13 @@ def _fake_mode_class() -> Any:
         DynamicOutputShapeException,
         FakeTensorMode,
     )
+    from torch.utils._mode_utils import no_dispatch
 
     # torch.jit records not the first, but the second, which the kernel of the first calls: fake
     # tensors have a kernel of their own for it.
     # Source: tools/autograd/gen_trace_type.py (DONT_RECORD_TRACE), ATen/native/Convolution.cpp
     convolution = torch.ops.aten.convolution.default
+    ranges = (torch.ops.aten.arange, torch.ops.aten.linspace)
     _convolution = torch.ops.aten._convolution.default
 
     class RecordingFakeMode(FakeTensorMode):
@@ -283,6 +311,7 @@ def _fake_mode_class() -> Any:
         of_crossflops = True
         asked = ""
         doing = "building"
+        keeps_ranges = False  # whether ranges have values
         own: AttributesByOwner = []  # the functions that kernels find, where they are said
 
         def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -300,12 +329,25 @@ def _fake_mode_class() -> Any:
                     return _convolution(*args, *_OF_CUDNN)
             if func is _convolution:
                 func, args = convolution, args[: -len(_OF_CUDNN)]
+            if self.keeps_ranges and getattr(func, "overloadpacket", None) in ranges:
+                with no_dispatch():
+                    values = func(*args, **(kwargs or {}))
+                if self.may_turn_const(values):
+                    return self.fake_tensor_converter.from_real_tensor(
+                        self, values, make_constant=True
+                    )
             try:
                 with _suspending_jit_trace():
                     return super().__torch_dispatch__(func, types, args, kwargs)
             except (DataDependentOutputException, DynamicOutputShapeException):
                 self.asked = self.asked or f"{self.doing} the model {READS} ({func})"
                 raise
+
+        def may_turn_const(self, t: Any) -> bool:
+            """Return True if a tensor that is computed from known values keeps its values."""
+            if self.keeps_ranges and t.numel() <= _KEPT_VALUES and type(t) is torch.Tensor:
+                return bool(t.device.type != "meta" and t.layout is torch.strided)
+            return bool(super().may_turn_const(t))
 
         def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
             """Run the fake kernel of an operator, which accepts grouped products of all float
