@@ -110,8 +110,9 @@ def _keeping_values_of_ranges(mode: Any) -> Iterator[None]:
         mode.keeps_ranges = False
         constants = mode.fake_tensor_converter.constant_storage_mapping
         for references in list(constants.values()):
-            for tensor in filter(None, (reference() for reference in references)):
-                tensor.constant = None
+            for tensor in (reference() for reference in references):
+                if tensor is not None:
+                    tensor.constant = None
         constants.clear()
 
 
