@@ -66,12 +66,29 @@ class Selects(nn.Module):
 
 
 def reads_when_built():
-    return nn.Linear(4, [int(rate) for rate in torch.linspace(1, 6, 2)][1])
+    return nn.Linear(4, [int(rate) for rate in torch.rand(2).clamp(6, 6)][1])
+
+
+def reads_a_range_when_built():
+    widths = torch.linspace(1, 6, 6)
+    first, second = widths.chunk(2)
+    wide = int(second.flip(0)[0] + first.sum() - widths.new_tensor(6))
+    return nn.Linear(4, wide)
+
+
+def reads_a_range_that_is_drawn_into():
+    widths = torch.linspace(1, 6, 6)
+    widths[0].uniform_(6, 6)
+    return nn.Linear(4, int(widths[0]))
+
+
+def reads_what_was_computed_from_a_range_and_draws():
+    return nn.Linear(4, int(torch.rand(1).clamp(6, 6) * torch.arange(2)[1]))
 
 
 def hides_what_it_reads():
     try:
-        wide = int(torch.linspace(1, 6, 2)[1])
+        wide = int(torch.rand(2).clamp(6, 6)[1])
     except Exception:
         wide = 1
     return nn.Linear(4, wide)
@@ -125,6 +142,7 @@ def target(tmp_path):
         # 3 rows: 16 -> 8, q k v and out 4 * 64, scores and values 2 * 3 * 8, 8 -> 16 -> 8
         ("compound", "1x3x4x4", 3 * (16 * 8 + 4 * 64 + 2 * 3 * 8 + 2 * 8 * 16)),
         ("Constants", "1x4", 0),
+        ("reads_a_range_when_built", "1x4", 24),  # 6 + (1 + 2 + 3) - 6 = 6 rows of 4
         ("imports_when_called", "1x4", 12),
     ],
 )
@@ -145,6 +163,8 @@ def test_a_count_needs_no_weights(target, name, shape, macs):
         ("ReadsItsWeight", "1x4", 32),
         ("Selects", "4x4", 32),
         ("reads_when_built", "1x4", 24),
+        ("reads_a_range_that_is_drawn_into", "1x4", 24),
+        ("reads_what_was_computed_from_a_range_and_draws", "1x4", 24),
         ("hides_what_it_reads", "1x4", 24),
         ("pruned", "1x4", 16),
         ("lazy", "1x4", 16),
