@@ -65,6 +65,10 @@ class Selects(nn.Module):
         return self.layer(x[..., self.keep > 0, :])
 
 
+def loads_what_was_saved():
+    return nn.Linear(4, int(torch.load(__file__ + ".pt")[0]))
+
+
 def reads_when_built():
     return nn.Linear(4, [int(rate) for rate in torch.rand(2).clamp(6, 6)][1])
 
@@ -131,6 +135,8 @@ def target(tmp_path):
     """The target of a function of MODELS."""
     (tmp_path / "models.py").write_text(MODELS)
     (tmp_path / "beside.py").write_text(BESIDE)
+    torch = pytest.importorskip("torch")
+    torch.save(torch.tensor([6.0, 2.0]), tmp_path / "models.py.pt")
     return lambda name: f"{tmp_path / 'models.py'}:{name}"
 
 
@@ -163,6 +169,7 @@ def test_a_count_needs_no_weights(target, name, shape, macs):
         ("ReadsItsWeight", "1x4", 32),
         ("Selects", "4x4", 32),
         ("reads_when_built", "1x4", 24),
+        ("loads_what_was_saved", "1x4", 24),
         ("reads_a_range_that_is_drawn_into", "1x4", 24),
         ("reads_what_was_computed_from_a_range_and_draws", "1x4", 24),
         ("hides_what_it_reads", "1x4", 24),
@@ -171,9 +178,10 @@ def test_a_count_needs_no_weights(target, name, shape, macs):
         ("scripted", "1x4", 16),
     ],
 )
-def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, macs):
-    """The report says why; without weights there is no count."""
+def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, macs, capfd):
+    """The report says why; without weights there is no count, and PyTorch prints nothing of it."""
     report = crossflops.count(target(name), shape)
+    assert "fake_tensor" not in capfd.readouterr().err
     assert report.weights.kind == "real"
     assert report.weights.reason
     assert report.macs == macs

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from crossflops.errors import TargetError, ValuesNeededError
+from crossflops.frontends.conversion import silencing_loggers
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import tensor_attributes
 from crossflops.frontends.pytorch.load.tool_replacements import (
@@ -81,6 +82,7 @@ def building_fake_tensors() -> Iterator[None]:
             _importing_with_real_tensors(),
             _rejecting_new_torchscript(mode),
             _keeping_values_of_ranges(mode),
+            silencing_loggers("torch._subclasses.fake_tensor"),  # its traceback before it raises
             mode,
         ):
             yield
