@@ -178,6 +178,10 @@ GROUPED_PRODUCTS = Patch(
     "let fake tensors have grouped products in every type that a CPU takes", _TORCH,
     is_optional=True,
 )  # fmt: skip
+TENSOR_COPIES = Patch(
+    "torch", "torch._tensor:Tensor", ("__deepcopy__",),
+    "copy tensors that have no values, where a module is copied while a model is built", _TORCH,
+)  # fmt: skip
 SCRIPT_MODULES = Patch(
     "torch", "torch.jit._script:RecursiveScriptModule", ("__init__",),
     "refuse TorchScript on fake tensors", _TORCH,

@@ -13,6 +13,8 @@ from crossflops.errors import InputError, TargetError
 pytestmark = pytest.mark.torch
 
 MODELS = """
+import copy
+
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations, prune
@@ -65,8 +67,20 @@ class Selects(nn.Module):
         return self.layer(x[..., self.keep > 0, :])
 
 
-def loads_what_was_saved():
-    return nn.Linear(4, int(torch.load(__file__ + ".pt")[0]))
+def copies_layers():
+    layer = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3))
+    layer[1].running_var.is_ours = True
+    layers = copy.deepcopy(nn.ModuleList([layer, layer]))
+    assert layers[0] is layers[1] is not layer and layers[0][1].running_var.is_ours
+    return nn.Sequential(*layers, copy.deepcopy(layer))
+
+
+def sets_a_storage():
+    weight = torch.zeros(4, 4)
+    weight.set_(torch.UntypedStorage(64), 0, (4, 4), (4, 1))
+    layer = nn.Linear(4, 4, bias=False)
+    layer.weight = nn.Parameter(weight)
+    return layer
 
 
 def reads_when_built():
@@ -135,8 +149,6 @@ def target(tmp_path):
     """The target of a function of MODELS."""
     (tmp_path / "models.py").write_text(MODELS)
     (tmp_path / "beside.py").write_text(BESIDE)
-    torch = pytest.importorskip("torch")
-    torch.save(torch.tensor([6.0, 2.0]), tmp_path / "models.py.pt")
     return lambda name: f"{tmp_path / 'models.py'}:{name}"
 
 
@@ -148,6 +160,7 @@ def target(tmp_path):
         # 3 rows: 16 -> 8, q k v and out 4 * 64, scores and values 2 * 3 * 8, 8 -> 16 -> 8
         ("compound", "1x3x4x4", 3 * (16 * 8 + 4 * 64 + 2 * 3 * 8 + 2 * 8 * 16)),
         ("Constants", "1x4", 0),
+        ("copies_layers", "1x3x2x2", 3 * 4 * 9),
         ("reads_a_range_when_built", "1x4", 24),  # 6 + (1 + 2 + 3) - 6 = 6 rows of 4
         ("imports_when_called", "1x4", 12),
     ],
@@ -169,7 +182,7 @@ def test_a_count_needs_no_weights(target, name, shape, macs):
         ("ReadsItsWeight", "1x4", 32),
         ("Selects", "4x4", 32),
         ("reads_when_built", "1x4", 24),
-        ("loads_what_was_saved", "1x4", 24),
+        ("sets_a_storage", "1x4", 16),
         ("reads_a_range_that_is_drawn_into", "1x4", 24),
         ("reads_what_was_computed_from_a_range_and_draws", "1x4", 24),
         ("hides_what_it_reads", "1x4", 24),

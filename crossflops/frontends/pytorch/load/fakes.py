@@ -7,6 +7,7 @@ would take another path than with numbers.
 Source: torch/_subclasses/fake_tensor.py.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from crossflops.frontends.pytorch.load.tool_replacements import (
 )
 from crossflops.ir.provenance import FAKE, META, REAL
 from crossflops.patches import inventory
-from crossflops.patches.patching import patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 READS = "reads values"
 _OF_CUDNN = (False, False, True, True)  # benchmark, deterministic, enabled, TF32: the defaults
@@ -82,6 +83,7 @@ def building_fake_tensors() -> Iterator[None]:
             _importing_with_real_tensors(),
             _rejecting_new_torchscript(mode),
             _keeping_values_of_ranges(mode),
+            _copying_fake_tensors(),
             silencing_loggers("torch._subclasses.fake_tensor"),  # its traceback before it raises
             mode,
         ):
@@ -116,6 +118,33 @@ def _keeping_values_of_ranges(mode: Any) -> Iterator[None]:
                 if tensor is not None:
                     tensor.constant = None
         constants.clear()
+
+
+@contextmanager
+def _copying_fake_tensors() -> Iterator[None]:
+    """Let `copy.deepcopy` copy fake tensors inside the block, as modules that repeat a layer do.
+
+    PyTorch copies the storage of a tensor, which a fake one does not have. Parameters have a copy
+    of their own. Source: torch/_tensor.py (`__deepcopy__`).
+    """
+    import torch
+
+    usual = original_attribute(torch.Tensor, "__deepcopy__", inventory.TENSOR_COPIES)
+
+    def copy_tensor(tensor: Any, memo: dict[int, Any]) -> Any:
+        """Return a copy of a tensor, the same one for the same tensor."""
+        if not (is_own_fake_tensor(tensor) and tensor.is_leaf):
+            return usual(tensor, memo)
+        if id(tensor) not in memo:
+            copied = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+            known = vars(copied).keys()
+            added = {name: value for name, value in vars(tensor).items() if name not in known}
+            memo[id(tensor)] = copied
+            vars(copied).update(copy.deepcopy(added, memo))
+        return memo[id(tensor)]
+
+    with patching_attribute(torch.Tensor, "__deepcopy__", copy_tensor, inventory.TENSOR_COPIES):
+        yield
 
 
 def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
