@@ -7,6 +7,8 @@ import msgspec
 from crossflops.ir.profile import Amount
 from crossflops.report.report import SCHEMA
 
+RUN_FLOPS, RUN_SPEED, MFU = "FLOPs of the run", "FLOP/s per device", "MFU"  # units of a run
+
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A number that prints as the figure, or would without the causes in `missing`.
@@ -35,7 +37,9 @@ class Identification(msgspec.Struct, frozen=True, kw_only=True):
     """The candidates for a figure, best first: all that print it, then near ones.
 
     `tried` are the inputs and settings that were counted, `untried` others with the reason.
-    `macs` and `flops` are the native count of the request.
+    `macs` and `flops` are the native count of the request. `nearest` is the number that comes
+    nearest to a figure of a training run that none prints, `distance` (its number - figure) /
+    figure.
     """
 
     figure: str
@@ -45,6 +49,8 @@ class Identification(msgspec.Struct, frozen=True, kw_only=True):
     flops: int
     params: int
     candidates: tuple[Candidate, ...]
+    nearest: Candidate | None = None
+    distance: float = 0.0
     tried: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
     refused: dict[str, str] = {}

@@ -36,7 +36,8 @@ class PublishedFigure(msgspec.Struct, frozen=True):
     `coarse` is the number of zeros at the end of an integer, which may be digits or not, and
     `unit` is "macs", "flops", "params", or "" where none is printed. `power` is the exponent that
     the prefix means: 9 for G. `binary` says that the prefix is one of 1024, such as Gi, and
-    `per_token` that the figure is for one token.
+    `per_token` that the figure is for one token. A number of work prints as the figure if it does
+    so divided by `scale`: 1, but for a figure in days of a petaflop/s, or of a whole run.
     """
 
     text: str
@@ -47,6 +48,7 @@ class PublishedFigure(msgspec.Struct, frozen=True):
     coarse: int = 0
     binary: bool = False
     per_token: bool = False
+    scale: Fraction = Fraction(1)
 
     @property
     def digits(self) -> int:
@@ -61,7 +63,8 @@ class PublishedFigure(msgspec.Struct, frozen=True):
     @property
     def _last_digit_value(self) -> Fraction:
         """The value of one unit in the last printed digit."""
-        step = Fraction(10) ** (self.exponent - (self.power if self.binary else 0))
+        exponent = self.exponent - (self.power if self.binary else 0)
+        step = self.scale * Fraction(10) ** exponent
         return step * 1024 ** (self.power // 3) if self.binary else step
 
     def rounding_of(self, amount: Amount | Fraction) -> Rounding | None:

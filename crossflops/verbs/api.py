@@ -481,6 +481,12 @@ def identify(
     image_size: int | None = None,
     as_: Sequence[str] = (),
     every: bool = False,
+    run_tokens: str | float | None = None,
+    tokens_per_second: str | float | None = None,
+    devices: int | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+    peak_tflops: str | float | Sequence[str | float] = (),
     weights: Literal["real", "fake"] | None = None,
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
@@ -505,6 +511,13 @@ def identify(
         as_: Conventions to try; by default all of the model's framework, in every edition.
         every: Whether other image sizes, settings and batches are counted although a number of the
             given input fits.
+        run_tokens: The tokens of the training run whose compute the figure is, such as "300B".
+        tokens_per_second: The measured speed of all devices, for a figure that is a speed such as
+            "400 TFLOP/s" or an MFU such as "46.2%".
+        devices: The number of devices of the run.
+        device: The device of an MFU, by its id in the catalogue or the name its driver prints.
+        precision: The precision of the run, such as "bf16".
+        peak_tflops: The dense peak of the device in TFLOP/s, instead of `device`.
         weights: "real" or "fake": whether a target of PyTorch is built with values, as in `count`.
         allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
@@ -530,6 +543,7 @@ def identify(
     """
     from crossflops.facade import ShownIdentification
     from crossflops.verbs.identify import identify_figure
+    from crossflops.verbs.identify_runs import RunOptions
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
@@ -537,7 +551,13 @@ def identify(
         allow_pickle=allow_pickle, weights=weights,
     )  # fmt: skip
     report_line = on_progress or _ignore_api_progress
-    result = identify_figure(figure, request, as_, every, report_line)
+    peaks = peak_tflops if isinstance(peak_tflops, list | tuple) else (peak_tflops,)
+    run = RunOptions(
+        run_tokens=None if run_tokens is None else str(run_tokens),
+        tokens_per_second=None if tokens_per_second is None else str(tokens_per_second),
+        devices=devices, device=device, precision=precision, peak_tflops=tuple(map(str, peaks)),
+    )  # fmt: skip
+    result = identify_figure(figure, request, as_, every, report_line, run)
     return ShownIdentification(**asdict(result))
 
 

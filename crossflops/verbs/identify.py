@@ -22,6 +22,7 @@ from crossflops.report.model_numbers import NATIVE, PER_TOKEN, ModelNumbers
 from crossflops.report.published import PublishedFigure, parse_figure
 from crossflops.report.readings import PARAMS, FigureReading, find_near_readings, find_readings
 from crossflops.targets.request import Request
+from crossflops.verbs.identify_runs import NO_RUN, RunOptions, identify_run_figure, is_about_a_run
 from crossflops.verbs.model_numbers import (
     choose_conventions_and_formulas,
     predict_model_numbers,
@@ -51,15 +52,19 @@ def identify_figure(
     convention_texts: Sequence[str] = (),
     is_thorough: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
+    run: RunOptions = NO_RUN,
 ) -> Identification:
     """Return the numbers of a model that print as the figure, the most plausible first, and those
     that nearly do.
 
-    Other inputs and settings are tried where none does, or if `is_thorough`.
+    Other inputs and settings are tried where none does, or if `is_thorough`. A figure of a
+    training `run` is searched for in the formulas over the config.
 
     Raises InputError for a text that is not a figure, UnknownNameError for a convention that there
     is not, and what counting raises.
     """
+    if is_about_a_run(text, run):
+        return identify_run_figure(text, request, run, convention_texts, is_thorough, on_progress)
     figure = parse_figure(text)
     conventions = choose_conventions_and_formulas(convention_texts)
     on_progress(f"counting {request.target or 'the model'}")
@@ -169,13 +174,13 @@ def command_line_of_reading(reading: FigureReading, request: Request) -> str:
     """Return the command line that prints the number of a reading, as one text."""
     is_share = reading.number.tool != NATIVE and reading.number.unit.endswith(PER_TOKEN)
     verb = "compare" if is_share else "count"  # the page of a formula has its number per token
-    words = ["crossflops", verb, request.target or "MODEL", *_request_command_words(request)]
+    words = ["crossflops", verb, request.target or "MODEL", *request_command_words(request)]
     if reading.number.tool != NATIVE:
         words += ["--as", f"{reading.number.tool}@{reading.number.edition}"]
     return " ".join(([reading.switch] if reading.switch else []) + [*map(shlex.quote, words)])
 
 
-def _request_command_words(request: Request) -> list[str]:
+def request_command_words(request: Request) -> list[str]:
     """Return the options of a request as words of a command line."""
     words: list[str] = []
     for spec in request.specs:

@@ -1,6 +1,7 @@
 """Formulas beside the count of small language models, from their configs to the page."""
 
 import json
+import shlex
 
 import pytest
 
@@ -115,6 +116,29 @@ def test_a_figure_is_traced_to_a_formula(config, capsys):
     first = found["candidates"][0]
     assert (first["tool"], first["unit"]) == ("kaplan", "FLOPs")
     assert first["command"] == f"crossflops count {target} --seq 48 --as kaplan@2020"
+
+
+def test_a_figure_of_a_run_is_traced_to_a_formula(config, capsys):
+    """Kaplan's number of a token x 300 G tokens: the command of the first candidate prints it. The
+    number of PaLM at 1024 tokens is found although 48 are given.
+    """
+    target, kaplan = config("GPT2LMHeadModel"), 6 * 2 * (4 * 64 * 64 + 2 * 64 * 256)
+    run = ["--run-tokens", "300B"]
+    total = kaplan * 300 * 10**9
+    _, found = printed(capsys, "identify", str(total), target, "--seq", "48", *run)
+    first = found["candidates"][0]
+    assert (first["tool"], first["unit"], first["prints"]) == ("kaplan", "FLOPs of the run", total)
+    _, shown = printed(capsys, *shlex.split(first["command"])[1:])
+    assert shown["efficiency"][-1]["run"]["flops"] == total
+    parameters = 2 * (12 * 64 * 64 + 13 * 64) + (1000 + 1024) * 64 + 2 * 64
+    palm = (6 * parameters + 12 * 2 * 64 * 1024) * 300 * 10**9
+    words = ["identify", str(palm), target, "--seq", "48", "--as", "palm", *run]
+    _, found = printed(capsys, *words)
+    first = found["candidates"][0]
+    assert (first["inputs"], first["prints"], first["given"]) == (["1x1024"], palm, False)
+    assert "--seq 1024" in first["command"]
+    assert main(["identify", "9.99e30", target, "--seq", "48", *run]) == 0
+    assert "The nearest number is that of" in capsys.readouterr().out
 
 
 def test_one_speed_by_several_formulas(config, capsys):

@@ -24,7 +24,8 @@ from crossflops.tools.registry import find_convention
 NATIVE = "native MACs"
 GIVEN = "given"
 
-_QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)(?:[eE]\+?(\d{1,2})|\s?([kKMGTP]?))")
+_QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)(?:[eE]\+?(\d{1,2})|\s?([kKMGBTP]?))")
+_POWERS = {**POWERS, "B": 9}  # of tokens and parameters, B is the usual word for 10^9
 
 
 class OmittedTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,10 +66,10 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_count(text: str) -> int:
-    """Parse a count such as "4.112G" or "1e9" into an integer.
+    """Parse a count such as "4.112G", "300B" or "1e9" into an integer.
 
-    >>> parse_count("4.112G"), parse_count("57"), parse_count("1.5e12")
-    (4112000000, 57, 1500000000000)
+    >>> parse_count("4.112G"), parse_count("57"), parse_count("1.5e12"), parse_count("300B")
+    (4112000000, 57, 1500000000000, 300000000000)
 
     Raises InputError for anything else, and for a number that is not whole.
     """
@@ -77,7 +78,7 @@ def parse_count(text: str) -> int:
         raise InputError(
             f"a count must be a number, got {text!r}", "write, for example, 4.112G or 4111514624"
         )
-    power: int = 10 ** (int(match[2]) if match[2] else POWERS[match[3] or ""])
+    power: int = 10 ** (int(match[2]) if match[2] else _POWERS[match[3] or ""])
     value = Fraction(match[1]) * power
     if value.denominator != 1:
         raise InputError(

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from crossflops.ir.profile import Amount
 from crossflops.render.page import Block, Column, Command, Heading, Page, Row, Table, Text, Title
-from crossflops.report.identification import Candidate, Identification
+from crossflops.report.identification import MFU, RUN_FLOPS, RUN_SPEED, Candidate, Identification
 from crossflops.report.model_numbers import NATIVE
 from crossflops.report.quantity import count_with_noun, exact_amount, short_count_with_noun
 
@@ -35,6 +36,8 @@ def identification_page(result: Identification) -> Page:
             )
     else:
         blocks.append(Text("No convention prints this figure.", " ", "warn"))
+        if result.nearest is not None:
+            blocks.append(Text(_nearest_sentence(result.nearest, result.distance), " "))
     if result.near:
         blocks.append(Heading("near: numbers without some causes"))
         blocks.append(_near_table(result.near[:_NEAR]))
@@ -46,6 +49,22 @@ def candidate_name(candidate: Candidate) -> str:
     if candidate.tool == NATIVE:
         return "native count"
     return f"{candidate.tool} {candidate.edition}"
+
+
+def _nearest_sentence(candidate: Candidate, distance: float) -> str:
+    """Return a sentence about the number that is nearest to a figure."""
+    return (
+        f"The nearest number is that of {candidate_name(candidate)}: "
+        f"{_amount_text(candidate.prints, candidate)} {_unit_text(candidate)}, "
+        f"{100 * distance:+.2f} % from the figure."
+    )
+
+
+def _amount_text(amount: Amount, candidate: Candidate) -> str:
+    """Return the number of a candidate as text: all digits, but seven of a training run."""
+    if candidate.unit in (MFU, RUN_SPEED) or candidate.unit.startswith(RUN_FLOPS):
+        return f"{amount:.6e}" if amount >= 1e6 else f"{amount:.6g}"
+    return exact_amount(amount)
 
 
 def _unit_text(candidate: Candidate) -> str:
@@ -69,7 +88,7 @@ def _candidate_table(candidates: Sequence[Candidate]) -> Table:
             Row.from_cells(
                 candidate_name(candidate),
                 _unit_text(candidate),
-                exact_amount(candidate.prints),
+                _amount_text(candidate.prints, candidate),
                 _ROUNDINGS[candidate.rounding],
                 ", ".join(candidate.inputs),
                 candidate.command,
@@ -94,9 +113,9 @@ def _near_table(candidates: Sequence[Candidate]) -> Table:
             Row.from_cells(
                 candidate_name(candidate),
                 _unit_text(candidate),
-                exact_amount(candidate.prints),
+                _amount_text(candidate.prints, candidate),
                 ", ".join(candidate.missing),
-                exact_amount(candidate.gives),
+                _amount_text(candidate.gives, candidate),
             )
             for candidate in candidates
         ),
