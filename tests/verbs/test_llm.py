@@ -198,6 +198,20 @@ def test_a_model_that_is_none_of_language_is_refused(tmp_path, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("model_type", "name"), [("llama", "LlamaForCausalLM"), ("t5", "T5ForConditionalGeneration")]
+)
+def test_a_config_without_architectures_names_the_key(model_type, name, tmp_path, capsys):
+    """transformers builds the class without an output matrix from it, which has no formulas."""
+    path = tmp_path / "config.json"
+    sizes = SIZES if model_type == "llama" else {"d_model": 32, "num_layers": 1, "d_ff": 48}
+    path.write_text(json.dumps({"model_type": model_type, **sizes}))
+    assert main(["compare", f"hf:{path}", "--seq", "16", "--llm"]) == 2
+    lines = capsys.readouterr().err.splitlines()[-2:]
+    assert 'because the config has no "architectures"' in lines[0]
+    assert lines[1] == f'hint: add "architectures": ["{name}"] to the config'
+
+
 def test_python_compares_formulas_as_the_command_does(config, capsys):
     """as_ and llm are --as and --llm; no tool runs, so options of tools are refused."""
     target = config("LlamaForCausalLM")

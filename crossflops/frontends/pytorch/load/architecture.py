@@ -109,12 +109,37 @@ def _read_text_architecture(model: Any, config: Any) -> LanguageArchitecture:
 def _require_output_matrix(model: Any) -> None:
     """Raise InputError unless the model has an output matrix over a vocabulary."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    if head is None:
+    if head is not None:
+        return
+    name = _language_class_name(model.config)
+    if name and not model.config.architectures:
         raise InputError(
             f"{_FORMULAS} do not support {type(model).__name__}: it has no output matrix over a "
-            "vocabulary",
-            _HINT,
+            'vocabulary, because the config has no "architectures", and transformers then builds '
+            "the class without it",
+            f'add "architectures": ["{name}"] to the config',
         )
+    raise InputError(
+        f"{_FORMULAS} do not support {type(model).__name__}: it has no output matrix over a "
+        "vocabulary",
+        f'write "architectures": ["{name}"] in the config' if name else _HINT,
+    )
+
+
+def _language_class_name(config: Any) -> str:
+    """Return the name of the language model class that transformers has for the type of a config:
+    a causal one, or that of an encoder-decoder; "" for a type without one.
+    """
+    import transformers
+
+    mappings = (
+        transformers.MODEL_FOR_CAUSAL_LM_MAPPING,
+        transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    )
+    if getattr(config, "is_encoder_decoder", False):
+        mappings = mappings[::-1]
+    kinds = (mapping.get(type(config), None) for mapping in mappings)
+    return next((kind.__name__ for kind in kinds if kind is not None), "")
 
 
 def _activation_name(config: Any) -> str:
