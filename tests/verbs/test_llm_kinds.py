@@ -289,6 +289,15 @@ def test_megatron_assumes_twice_the_width(tmp_path, capsys):
     )
     causes = amounts_by_cause(accounts_by_name(answers)["megatron-lm@d98e8a6"])
     assert causes["formula.state-space-width"] == 6 * T * 3 * 32 * (64 - inner)
+    # NeMo, nemotronh: h for H d, three matrices, D N of the scan, half of all pairs
+    account = accounts_by_name(answers)["nemo@2.5.0"]
+    mamba = 32 * (2 * inner + 2 * 2 * 16 + 6) + inner * 16 + inner * 32
+    assert account["theirs"] == 6 * T * (
+        mamba + 32 * (32 + 2 * 32 // 2 + T // 2 * 2 + 32) + 3 * 32 * 48 + 32 * 128
+    )
+    causes = amounts_by_cause(account)
+    assert causes["formula.gate-assumed"] == 6 * T * 32 * 48
+    assert causes["formula.scan-estimated"] == 6 * (T * inner * 16 - mamba_2(T, 6, 8, 16, 16))
 
 
 QWEN2_VL = {

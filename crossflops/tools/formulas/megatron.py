@@ -276,36 +276,71 @@ BRIDGE = (
 
 _LLAMA = ("llama", "mixtral", "deepseek_v3")
 _QWEN = ("qwen3", "qwen3_moe")
+_HYBRID = "nemotron_h"
 
 
-def _is_qwen3(work: TokenSequence) -> bool:
-    """Return whether `model_type` is "qwen3" or "qwen3_moe"."""
-    return work.architecture.model_type in _QWEN
+def _has_heads_of_hidden_width(work: TokenSequence) -> bool:
+    """Return whether NeMo's function for the model takes the hidden size for the total width of
+    the heads: those of Qwen3 and Nemotron-H do.
+    """
+    return work.architecture.model_type in (*_QWEN, _HYBRID)
+
+
+def _nemo_ffn_macs_per_token(work: TokenSequence) -> int:
+    """Return the feed-forward MACs per token by NeMo's formula: three matrices in each layer of
+    Nemotron-H, which has two.
+    """
+    model = work.architecture
+    if model.model_type != _HYBRID:
+        return model.ffn_macs
+    return model.sum_layers(lambda layer: 3 * layer.ffn.hidden * layer.ffn.active_width)
 
 
 @with_formula(
-    "6 (lin - router) + 3 A T for each token; GPT-OSS with exact pairs, Qwen3 with h instead of "
-    "H d"
+    "6 (lin - router) + 3 A T for each token; GPT-OSS with exact pairs, Qwen3 and Nemotron-H with "
+    "h instead of H d; Nemotron-H with three matrices in a feed-forward layer, and 6 D N of a scan"
 )
 def nemo_training_flops(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by NeMo's formula for the model family: exact pairs
     of tokens for GPT-OSS, half of all pairs for others; heads of total width h (hidden size) for
-    Qwen3.
+    Qwen3 and Nemotron-H.
     """
     model, tokens = work.architecture, work.tokens
-    dense = model.ffn_macs + model.head_macs
-    if model.model_type in _QWEN:
+    dense = _nemo_ffn_macs_per_token(work) + model.head_macs
+    if _has_heads_of_hidden_width(work):
         width = model.hidden
         projections = work.sum_attention(
             lambda layer: 2 * width * width * (layer.heads + layer.kv_heads) // layer.heads
         )
-        core = len(model.layers) * 2 * width
+        core = len(model.attentions) * 2 * width
+        dense += model.state_space_projection_macs + _state_elements(work)
         return 6 * (dense + projections) * tokens + 3 * core * tokens**2
     dense += model.projection_macs
     if model.model_type == "gpt_oss":
         pairs = work.sum_attention(lambda layer: layer.macs_per_pair * layer.window_pairs(tokens))
         return 6 * (dense * tokens + pairs)
     return 6 * dense * tokens + 3 * model.macs_per_pair * tokens**2
+
+
+def _state_elements(work: TokenSequence) -> int:
+    """Return the elements of the states of all state spaces of Mamba: D N each."""
+    return sum(space.inner_width * space.state for space in _mamba_layers(work))
+
+
+@rule_amount("scan_of_states", "(D N T - scan) of each state space, D the width of all its heads")
+def extra_macs_of_state_elements(work: TokenSequence) -> int:
+    """Return how many more MACs NeMo's formula counts for scans, one for each element of a state
+    and token, than the scan in chunks has.
+    """
+    return _state_elements(work) * work.tokens - work.scan_macs
+
+
+@rule_amount("gates_of_nemotron_h", "h f T of each layer of Nemotron-H, which has no gate")
+def extra_gate_macs_of_nemotron_h(work: TokenSequence) -> int:
+    """Return the MACs of a gate matrix in each feed-forward layer of Nemotron-H; 0 for other
+    models.
+    """
+    return (_nemo_ffn_macs_per_token(work) - work.architecture.ffn_macs) * work.tokens
 
 
 @rule_amount("half_but_of_oss", "+A T^2, before halving, except for GPT-OSS")
@@ -339,22 +374,29 @@ def minus_gpt_oss_macs_outside_window(work: TokenSequence) -> int:
 
 @rule_amount(
     "half_heads_of_qwen",
-    "(2 L h - A) T^2 of Qwen3, before halving: h is used instead of H d, the width of all heads",
+    "(2 h - A) T^2 in each layer of Qwen3 and Nemotron-H, before halving: h is used instead of "
+    "H d, the width of all heads",
 )
 def extra_qwen_attention_macs(work: TokenSequence) -> int:
     """Return how many MACs of attention NeMo's formula counts too many (negative: too few) for
-    Qwen3, because it uses the hidden size as the total width of the heads; 0 for other models.
-    Without a causal mask: the rule halves the number.
+    Qwen3 and Nemotron-H, because it uses the hidden size as the total width of the heads; 0 for
+    other models. Without a causal mask: the rule halves the number.
     """
-    return of.extra_attention_macs_of_hidden_width(work) if _is_qwen3(work) else 0
+    if not _has_heads_of_hidden_width(work):
+        return 0
+    width = 2 * work.architecture.hidden
+    return work.tokens**2 * work.sum_attention(lambda layer: width - layer.macs_per_pair)
 
 
-@rule_amount("projections_of_qwen", "(2 h^2 (1 + KV / H) - projections) T in each layer of Qwen3")
+@rule_amount(
+    "projections_of_qwen",
+    "(2 h^2 (1 + KV / H) - projections) T in each layer of Qwen3 and Nemotron-H",
+)
 def extra_qwen_projection_macs(work: TokenSequence) -> int:
-    """Return how many more projection MACs NeMo's formula counts for Qwen3 because it uses the
-    hidden size as the total width of the heads; 0 for other models.
+    """Return how many more projection MACs NeMo's formula counts for Qwen3 and Nemotron-H because
+    it uses the hidden size as the total width of the heads; 0 for other models.
     """
-    if not _is_qwen3(work):
+    if not _has_heads_of_hidden_width(work):
         return 0
     width = work.architecture.hidden
     return work.tokens * work.sum_attention(
@@ -367,7 +409,22 @@ def extra_qwen_projection_macs(work: TokenSequence) -> int:
 @rule_amount("other_family", "A family of models for which NeMo's functions are not modelled here")
 def is_unsupported_by_nemo(work: TokenSequence) -> int:
     """Return 1 if the convention has no NeMo function for the `model_type`, else 0."""
-    return int(work.architecture.model_type not in (*_LLAMA, *_QWEN, "gpt_oss"))
+    return int(work.architecture.model_type not in (*_LLAMA, *_QWEN, "gpt_oss", _HYBRID))
+
+
+@rule_amount(
+    "other_hybrid",
+    "Experts of Nemotron-H, or a state space of another model: its hybrid layers are attention, "
+    "Mamba-2 or dense",
+)
+def has_other_hybrid_layer(work: TokenSequence) -> int:
+    """Return 1 if a model has a state space that is not one of Nemotron-H, or Nemotron-H experts,
+    for which NeMo's functions have no term; else 0.
+    """
+    model = work.architecture
+    if model.model_type != _HYBRID:
+        return int(bool(model.state_spaces))
+    return int(bool(model.max_experts) or has_other_state_space(work))
 
 
 NEMO = (
@@ -378,6 +435,7 @@ NEMO = (
         source="nemo/utils/flops_formulas.py",
         prints="FLOPs",
         per="sequence",
+        covers=_COVERED,
     )
     .adds("formula.router-missing", of.minus_router_macs)
     .adds("formula.causal-half", all_pairs_macs_unless_gpt_oss, factor=-3)
@@ -385,7 +443,11 @@ NEMO = (
     .adds("formula.head-dim-assumed", extra_qwen_projection_macs)
     .adds("formula.causal-triangle", minus_gpt_oss_macs_above_diagonal)
     .adds("formula.window-exact", minus_gpt_oss_macs_outside_window)
+    .adds("formula.gate-assumed", extra_gate_macs_of_nemotron_h)
+    .adds("formula.convolution-missing", of.minus_convolution_macs)
+    .adds("formula.scan-estimated", extra_macs_of_state_elements)
     .fails(is_unsupported_by_nemo)
+    .fails(has_other_hybrid_layer)
 )
 
 CONVENTIONS = tuple(formula.convention for formula in (MEGATRON_LM, BRIDGE, BRIDGE_OLD, NEMO))

@@ -159,7 +159,17 @@ def random_architecture(draw):
                 shared_width=draw.choice([0, 7]), router=hidden * 4 + draw.choice([0, hidden]),
             )  # fmt: skip
         layers.append(DecoderLayer(core, ffn))
-    kinds = ["llama", "gpt2", "gemma2", "gemma3_text", "qwen3", "qwen2_moe", "gpt_oss", "bert"]
+    kinds = [
+        "llama",
+        "gpt2",
+        "gemma2",
+        "gemma3_text",
+        "qwen3",
+        "qwen2_moe",
+        "gpt_oss",
+        "bert",
+        "nemotron_h",
+    ]
     return made(
         draw.choice(kinds), hidden, draw.randint(50, 999), layers,
         activation=draw.choice(["silu", "gelu"]), tied=draw.random() < 0.5,
