@@ -221,10 +221,24 @@ CAUSES = (
         "The amount is 0 if both have the same number of tokens.",
     ),
     _formula_cause(
+        "idle-experts",
+        "experts that run for tokens that did not choose them",
+        "The formula counts the experts that a token chooses. The model multiplies each token by "
+        "all experts, with zeros for the others, as Llama 4 does in transformers.",
+    ),
+    _formula_cause(
+        "extra-attention",
+        "an indexer, or a second pass of attention",
+        "The formula counts two products for each pair of tokens. The model has more of them: an "
+        "indexer that chooses the keys, as in DeepSeek V3.2, or a second attention with the same "
+        "keys, as in DiffLlama.",
+    ),
+    _formula_cause(
         "other-modality",
-        "parts for images or sound",
+        "parts for images, sound or an encoder",
         "The formula multiplies all parameters of the model by the tokens, including those of its "
-        "parts for images or sound. Text does not pass these parts.",
+        "parts for images or sound, or of attention to an encoder that a decoder alone does not "
+        "have. The text does not pass these parts.",
     ),
     _formula_cause(
         "shared-layers",

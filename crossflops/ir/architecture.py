@@ -21,6 +21,8 @@ class AttentionSizes(msgspec.Struct, frozen=True, kw_only=True):
     elements of its matrices, each of which a token passes once. Latent attention has the
     `query_rank` (0: none) and `key_rank` of its low-rank projections, and in `rotary_dim` the part
     of `head_dim` that is the same for all heads. A `window` keeps so many keys of each query.
+    `extra_macs_per_pair` are those of work that no formula knows: an indexer that chooses keys, or
+    a second pass over them.
     """
 
     heads: int
@@ -32,6 +34,7 @@ class AttentionSizes(msgspec.Struct, frozen=True, kw_only=True):
     query_rank: int = 0
     key_rank: int = 0
     rotary_dim: int = 0
+    extra_macs_per_pair: int = 0
 
     @property
     def is_latent(self) -> bool:
@@ -169,7 +172,8 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     """The feed-forward part of one layer: two matrices, or three where it is `gated`.
 
     With `experts` a token passes `active` of them, each of the `width`, and shared ones of
-    `shared_width` together. `router` are the elements of what chooses experts.
+    `shared_width` together. `router` are the elements of what chooses experts. With `runs_all` the
+    graph multiplies each token by all experts, with zeros for those that were not chosen.
     """
 
     hidden: int
@@ -179,6 +183,7 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     active: int = 0
     shared_width: int = 0
     router: int = 0
+    runs_all: bool = False
 
     @property
     def matrix_count(self) -> int:
@@ -199,6 +204,13 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     def inactive_weights(self) -> int:
         """The number of weights of the experts that one token does not use."""
         return (self.experts - self.active) * self.matrix_count * self.hidden * self.width
+
+    @property
+    def idle_macs(self) -> int:
+        """The forward MACs of one token in experts that were not chosen for it; 0 where these do
+        not run.
+        """
+        return self.inactive_weights if self.runs_all else 0
 
 
 class DecoderLayer(msgspec.Struct, frozen=True):
@@ -397,7 +409,21 @@ class TokenSequence(msgspec.Struct, frozen=True):
             + self.attention_macs
             + self.convolution_macs
             + self.scan_macs
+            + self.idle_expert_macs
+            + self.extra_attention_macs
         )
+
+    @property
+    def idle_expert_macs(self) -> int:
+        """The forward MACs of tokens in experts that were not chosen for them, where these run."""
+        idle = self.architecture.sum_layers(lambda layer: layer.ffn.idle_macs)
+        return idle * self.decoder_tokens
+
+    @property
+    def extra_attention_macs(self) -> int:
+        """The forward MACs of indexers and second passes over all pairs of tokens."""
+        extra = self.sum_attention(lambda layer: layer.extra_macs_per_pair)
+        return extra * self.decoder_tokens**2
 
     @property
     def attention_macs(self) -> int:

@@ -62,6 +62,20 @@ def other_matrix_elements(work: TokenSequence) -> int:
     return work.architecture.other_matrices
 
 
+@rule_amount("idle_experts", "-3 h f (E - k) T where tokens run through all experts")
+def minus_idle_expert_macs(work: TokenSequence) -> int:
+    """Return minus the MACs of experts that were not chosen for a token and run all the same."""
+    return -work.idle_expert_macs
+
+
+@rule_amount("extra_attention", "-(work of an indexer or of a second pass) T^2 in each layer")
+def minus_extra_attention_macs(work: TokenSequence) -> int:
+    """Return minus the MACs of attention that no formula knows: those of an indexer that chooses
+    keys, or of a second pass over them.
+    """
+    return -work.extra_attention_macs
+
+
 _AMOUNTS_OF_PARTS: dict[Part, Amount] = {
     "encoder": encoder_layer_count,
     "state space": state_space_count,
@@ -106,6 +120,9 @@ class ArchitectureFormula:
         for part, amount in _AMOUNTS_OF_PARTS.items():
             if part not in covers:
                 self.fails(amount)
+        # what a graph has, and no formula
+        self.adds("formula.idle-experts", minus_idle_expert_macs)
+        self.adds("formula.extra-attention", minus_extra_attention_macs)
 
     def adds(
         self, cause: str, *amounts: Amount, factor: int | None = None

@@ -4,6 +4,8 @@ Parameters are the numbers of elements of the models of transformers and litgpt.
 read by the code under test.
 """
 
+import msgspec
+
 from crossflops.ir.architecture import (
     AttentionSizes,
     DecoderLayer,
@@ -157,7 +159,10 @@ def random_architecture(draw):
             ffn = FeedForward(
                 hidden=hidden, width=draw.randint(8, 90), gated=gated, experts=4, active=2,
                 shared_width=draw.choice([0, 7]), router=hidden * 4 + draw.choice([0, hidden]),
+                runs_all=draw.random() < 0.2,
             )  # fmt: skip
+        if draw.random() < 0.1:
+            core = msgspec.structs.replace(core, extra_macs_per_pair=draw.randint(1, 99))
         layers.append(DecoderLayer(core, ffn))
     kinds = [
         "llama",

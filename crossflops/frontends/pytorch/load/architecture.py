@@ -5,8 +5,11 @@ of heads, windows and experts from the config. A model whose matrices are not al
 is refused, and not guessed at.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from crossflops.errors import InputError
 from crossflops.frontends.pytorch.load.attention_heads import (
@@ -20,6 +23,7 @@ from crossflops.frontends.pytorch.load.language_parameters import (
     decoder_path,
     elements_by_kind,
     iterate_parameters,
+    layer_of_name,
     matrix_elements_of_layers,
     parameter_table,
     state_space_modules,
@@ -164,7 +168,8 @@ def _iterate_decoder_layers(
     """
     spaces = _layer_state_spaces(model, config, parameters)
     heads = dict(iterate_attention_heads(model))
-    for index in range(config.num_hidden_layers):
+    extra, all_experts = _extra_macs_per_pair(model), _layers_that_run_all_experts(model)
+    for index in range(_decoder_layer_count(config)):
         own = [parameter for parameter in parameters if parameter.layer == index]
         elements, sizes = elements_by_kind(own), _config_of_layer(config, index)
         if not spaces and not elements.get("attention"):
@@ -174,13 +179,51 @@ def _iterate_decoder_layers(
                 _COUNT_HINT,
             )
         position = AttentionPosition(in_encoder=False, layer=index)
-        yield DecoderLayer(
+        attention = (
             _layer_attention(sizes, elements["attention"], heads.get(position), index)
             if elements.get("attention")
-            else None,
-            _layer_ffn(sizes, elements, own),
-            spaces.get(index),
+            else None
         )
+        if attention and index in extra:
+            added = extra[index] or attention.macs_per_pair
+            attention = msgspec.structs.replace(attention, extra_macs_per_pair=added)
+        ffn = _layer_ffn(sizes, elements, own)
+        if index in all_experts:
+            ffn = msgspec.structs.replace(ffn, runs_all=True)
+        yield DecoderLayer(attention, ffn, spaces.get(index))
+
+
+def _decoder_layer_count(config: Any) -> int:
+    """Return the number of layers of a decoder; of the config of an encoder-decoder whose decoder
+    is used alone, those of the decoder.
+    """
+    return getattr(config, "decoder_layers", None) or int(config.num_hidden_layers)
+
+
+def _extra_macs_per_pair(model: Any) -> Mapping[int, int]:
+    """Return the MACs of a pair of tokens by layer that are not those of its attention: of an
+    indexer, which weighs the score of each of its heads; 0 for a second pass of the same size.
+    """
+    extra = {}
+    for path, module in model.named_modules():
+        if type(module).__name__.endswith("Indexer") and hasattr(module, "weights_proj"):
+            extra[layer_of_name(path)] = module.n_heads * (module.head_dim + 1)
+        elif hasattr(module, "lambda_q1"):  # DiffLlama
+            extra[layer_of_name(path)] = 0
+    return extra
+
+
+def _layers_that_run_all_experts(model: Any) -> Collection[int]:
+    """Return the layers whose experts are not told which of them a token chose, so that all of
+    them run.
+    """
+    return {
+        layer_of_name(path)
+        for path, module in model.named_modules()
+        if path.endswith(".experts")
+        and any(True for _ in module.parameters(recurse=False))
+        and len(inspect.signature(type(module).forward).parameters) == 2
+    }
 
 
 def _config_of_layer(config: Any, index: int) -> Any:
@@ -197,7 +240,8 @@ def _layer_state_spaces(
     """
     spaces = {}
     for path, module in state_space_modules(model).items():
-        own = [parameter for parameter in parameters if parameter.name.startswith(f"{path}.")]
+        layer = layer_of_name(path)
+        own = [parameter for parameter in parameters if parameter.layer == layer]
         space = _read_state_space(module, elements_by_kind(own)["state_space"])
         if space is None:
             raise InputError(
@@ -205,19 +249,25 @@ def _layer_state_spaces(
                 "neither attention, nor a delta rule, nor a state space of Mamba",
                 _COUNT_HINT,
             )
-        spaces[own[0].layer] = space
+        spaces[layer] = space
     return spaces
 
 
 def _read_state_space(module: Any, projections: int) -> StateSpace | GatedDelta | None:
-    """Return the sizes of a state space of Mamba or Mamba-2, of a gated delta rule or of a short
-    convolution, from the attributes of its module; None for another one.
+    """Return the sizes of a state space of Mamba or Mamba-2, of a gated delta rule, of a short
+    convolution (also one behind which a recurrence has no products, as in RecurrentGemma) or of
+    RWKV, from the attributes of its module; None for another one.
     """
-    convolution = module.conv1d if hasattr(module, "conv1d") else module.conv
-    channels, depth_of_filter, kernel = convolution.weight.shape
+    if hasattr(module, "time_decay"):
+        return StateSpace(
+            projections=projections, channels=0, kernel=1, heads=0, head_dim=0, state=0
+        )
+    names = ("conv1d", "conv", "conv_1d")
+    name = next(name for name in names if hasattr(module, name))
+    channels, depth_of_filter, kernel = getattr(module, name).weight.shape
     if depth_of_filter > 1:
         return None
-    if convolution is getattr(module, "conv", None):
+    if name != "conv1d":
         return StateSpace(
             projections=projections, channels=channels, kernel=kernel, heads=0, head_dim=0, state=0
         )
@@ -284,7 +334,7 @@ def _key_head_count(config: Any) -> int:
     """Return the number of key and value heads of an attention layer, from the config of the
     model.
     """
-    heads: int = config.num_attention_heads
+    heads: int = getattr(config, "decoder_attention_heads", None) or config.num_attention_heads
     if hasattr(config, "multi_query"):  # Falcon, GPTBigCode
         if getattr(config, "new_decoder_architecture", False):
             return int(config.num_kv_heads)
@@ -294,7 +344,10 @@ def _key_head_count(config: Any) -> int:
 
 def _visible_key_count(config: Any, layer: int) -> int | None:
     """Return how many keys a query of a layer can see; None if it can see all."""
-    window: int | None = getattr(config, "sliding_window", None)
+    names = ("sliding_window", "attention_window_size")
+    window: int | None = next(
+        (size for name in names if (size := getattr(config, name, None)) is not None), None
+    )
     if window is None or getattr(config, "use_sliding_window", True) is False:
         return None
     kinds = getattr(config, "layer_types", None)

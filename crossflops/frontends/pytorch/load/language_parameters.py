@@ -13,11 +13,13 @@ from crossflops.ir.architecture import ParameterTable
 
 _LAYER = re.compile(r"\.(\d+)\.")
 _ENCODER = re.compile(r"(^|\.)encoder\.")
-_ROUTER = re.compile(r"(\.gate|\.router|shared_expert_gate)\.weight$")
+_ROUTER = re.compile(r"(\.gate(\.wg)?|\.router|shared_expert_gate)\.weight$")
 _SHARED = re.compile(r"shared_(expert|mlp)")
 _ADAPTER = re.compile(r"adapter_list\.(\d+)\.")  # of Zamba2's shared layers
 _PER_LAYER = re.compile(r"\.per_layer_\w+\.weight$")  # of Gemma 3n and 4
 _INPUT_OF_SHARED_LAYER = re.compile(r"layers\.\d+\.linear\.weight$")
+_POOLER = re.compile(r"(^|\.)pooler\.")
+_RECEPTANCE = re.compile(r"\.feed_forward\.receptance\.weight$")  # of RWKV
 _CROSS = re.compile(r"EncDecAttention|encoder_attn|cross_attn|crossattention")
 _KEYS = re.compile(r"\.(k|v|key|value)(_proj)?\.weight$")
 _ATTENTION = re.compile(r"attn|attention", re.IGNORECASE)
@@ -65,7 +67,7 @@ def iterate_parameters(model: Any) -> Iterator[LanguageParameter]:
             if repeated:
                 continue
             kind = "table" if parameter is table else "head"
-        elif not name.startswith(decoder):
+        elif not name.startswith(decoder) or _is_unused_by_text(name, has_encoder):
             kind = _kind_of_other_part(owners[name.rpartition(".")[0]])
         elif any(name.startswith(f"{path}.") for path in state_spaces):
             kind = _state_space_kind(name, parameter, owners[name.rpartition(".")[0]])
@@ -94,10 +96,19 @@ def decoder_path(model: Any) -> str:
 
 
 def _kind_of_other_part(owner: Any) -> str:
-    """Return the kind of a parameter for images or sound, by the module that holds it."""
+    """Return the kind of a parameter that text does not pass, by the module that holds it: one for
+    images or sound, for the encoder that a decoder alone does not have, or for classifiers.
+    """
     import torch
 
     return "other_embedding" if isinstance(owner, torch.nn.Embedding) else "other"
+
+
+def _is_unused_by_text(name: str, has_encoder: bool) -> bool:
+    """Return whether no token passes a parameter of a language model: one of the attention of a
+    decoder alone to an encoder, or of a pooler for classifiers.
+    """
+    return bool(_POOLER.search(name)) or (not has_encoder and is_cross_attention(name))
 
 
 def _is_adapter_of_other_layer(config: Any, name: str) -> bool:
@@ -127,13 +138,16 @@ def is_cross_attention(name: str) -> bool:
 
 def state_space_modules(model: Any) -> Mapping[str, Any]:
     """Return the modules of a model that are state spaces, by their paths: those with a
-    convolution and the logarithm of a decay, or with a convolution behind a projection.
+    convolution and the logarithm of a decay or a gated recurrence, with a convolution behind a
+    projection, or with a decay by time.
     """
     return {
         path: module
         for path, module in model.named_modules(remove_duplicate=False)
         if (hasattr(module, "A_log") and hasattr(module, "conv1d"))
         or (hasattr(module, "conv") and hasattr(module, "in_proj"))
+        or (hasattr(module, "conv_1d") and hasattr(module, "rg_lru"))
+        or hasattr(module, "time_decay")
     }
 
 
@@ -143,9 +157,9 @@ def _state_space_kind(name: str, parameter: Any, owner: Any) -> str:
     """
     if "norm" in type(owner).__name__.lower():
         return "norm"
-    if name.endswith((".conv1d.weight", ".conv.weight")):
+    if name.endswith((".conv1d.weight", ".conv.weight", ".conv_1d.weight")):
         return "convolution"
-    vector = parameter.dim() < 2 or name.endswith(("A_log", ".D", "bias"))
+    vector = parameter.dim() < 2 or name.endswith(("A_log", ".D", "bias")) or ".time_" in name
     return "bias" if vector else "state_space"
 
 
@@ -159,8 +173,10 @@ def _parameter_kind(name: str, parameter: Any, modules: Mapping[str, Any]) -> st
         return "norm"
     if "embedding" in class_name.lower():
         return "position"
-    if parameter.dim() < 2 or name.endswith("bias"):
+    if parameter.dim() < 2 or name.endswith("bias") or ".time_" in name:
         return "expert_bias" if ".experts." in name else "bias"
+    if _RECEPTANCE.search(name):
+        return "state_space"
     if _ROUTER.search(name):
         return "router"
     if _SHARED.search(name):
