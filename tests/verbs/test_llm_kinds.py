@@ -150,6 +150,40 @@ CONFIGS = {
         },
         T * (2 * (GQA + 32 * 4 + 2 * 3 * 32 * 48) + 32 * 100) + 2 * attention(T, 4, 8),
     ),
+    # a dense layer, then one in which all four experts run for each token, beside a shared one
+    "Llama4ForCausalLM": (
+        {
+            "model_type": "llama4_text", "hidden_size": 32, "intermediate_size": 48,
+            "intermediate_size_mlp": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 100, "num_local_experts": 4,
+            "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "attention_chunk_size": 16,
+            "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+        },
+        T * (2 * GQA + 3 * 32 * 64 + (4 + 1) * 3 * 32 * 48 + 32 * 4 + 32 * 100)
+        + 2 * attention(T, 4, 8),
+    ),
+    # two recurrences of width 40, whose gates have blocks of 10 x 10, then attention
+    "RecurrentGemmaForCausalLM": (
+        {
+            "model_type": "recurrent_gemma", "hidden_size": 32, "intermediate_size": 96,
+            "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "lru_width": 40, "attention_window_size": 16, "vocab_size": 100, "conv1d_width": 4,
+            "block_types": ["recurrent", "recurrent", "attention"],
+        },
+        T * (2 * (3 * 32 * 40 + 2 * 4 * 10 * 10) + GQA + 3 * 3 * 32 * 48 + 32 * 100)
+        + 2 * 40 * 4 * (T + 3)
+        + attention(T, 4, 8),
+    ),
+    # a decoder alone, whose matrices for an encoder no token passes
+    "WhisperForCausalLM": (
+        {
+            "model_type": "whisper", "d_model": 32, "decoder_layers": 2, "encoder_layers": 1,
+            "decoder_attention_heads": 4, "encoder_attention_heads": 2, "decoder_ffn_dim": 48,
+            "encoder_ffn_dim": 64, "vocab_size": 100, "max_target_positions": 64,
+            "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
+        },
+        T * (2 * (4 * 32 * 32 + 2 * 32 * 48) + 32 * 100) + 2 * attention(T, 4, 8),
+    ),
     # a tied head, and biases everywhere
     "Starcoder2ForCausalLM": (
         {

@@ -227,9 +227,12 @@ def _layers_that_run_all_experts(model: Any) -> Collection[int]:
 
 
 def _config_of_layer(config: Any, index: int) -> Any:
-    """Return the config of a layer: that of the model, unless sizes differ between its layers."""
+    """Return the config of a layer: that of the model, unless sizes differ between its layers.
+
+    Those of an encoder-decoder are the layers of its encoder, of which there may be fewer.
+    """
     layers = getattr(config, "per_layer_config", None)
-    return config if layers is None else layers[index]
+    return config if layers is None or index >= config.num_hidden_layers else layers[index]
 
 
 def _layer_state_spaces(
