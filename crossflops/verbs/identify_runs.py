@@ -80,8 +80,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
         """The options as words of a command line of `efficiency`."""
         words = []
         for name, value in msgspec.structs.asdict(self).items():
-            for one in value if isinstance(value, tuple) else (value,) * (value is not None):
-                words += [f"--{name.replace('_', '-')}", str(one)]
+            for text in value if isinstance(value, tuple) else (value,) * (value is not None):
+                words += [f"--{name.replace('_', '-')}", str(text)]
         return words
 
 
@@ -248,8 +248,8 @@ def identify_run_figure(
                 sized = msgspec.structs.replace(request, sizes={**request.sizes, "seq": tokens})
                 shape = (f"{answers.sequences}x{tokens}",)
                 more, _ = search.candidates(sized, other, formulas, shape, is_given=False)
-                known = {(one.tool, one.edition, one.gives) for one in exact}
-                exact += [one for one in more if (one.tool, one.edition, one.gives) not in known]
+                known = {(row.tool, row.edition, row.gives) for row in exact}
+                exact += [row for row in more if (row.tool, row.edition, row.gives) not in known]
         tried.append(f"sequences of {', '.join(map(str, LENGTHS))} tokens, by the closed forms")
     nearest = None if exact else search.nearest(request, answers, formulas, shapes)
     totals = native.ledger.total
@@ -269,7 +269,7 @@ def identify_run_figure(
             for account in answers.accounts
             if account.obstacle
         },
-        uncounted=sum(isinstance(one, UncountedNode) for one in native.ledger.counts),
+        uncounted=sum(isinstance(entry, UncountedNode) for entry in native.ledger.counts),
         made_with=framework_versions(request.is_file),
     )
 
@@ -401,7 +401,7 @@ class RunSearch:
         it.
         """
         number = min(
-            run_numbers(answers, formulas), key=lambda one: self._figure.distance(one.total)
+            run_numbers(answers, formulas), key=lambda number: self._figure.distance(number.total)
         )
         total = Fraction(number.total)
         reading = FigureReading(
