@@ -69,8 +69,9 @@ from crossflops.errors import InputError
     click.option("--vary", "vary", multiple=True, metavar="NAME",
                  help="Also give the totals as exact polynomials in this dimension: a name in the "
                       "shape of --input (batchx3x224x224) or of an ONNX file; batch, seq or "
-                      "image-size of a model by name; or an argument of the callable. "
-                      "Repeatable."),
+                      "image-size of the usual input of a model; an argument of the callable; or "
+                      "axes of inputs that have values (seq=1, or seq=input_ids:1,mask:1), of "
+                      "which batch is the first. Repeatable."),
     click.option("--observe", is_flag=True,
                  help="Run the ONNX file once in onnxruntime, in a worker process, to find "
                       "sizes, iterations and branches that depend on data. Use --inputs for "
@@ -131,8 +132,8 @@ def count(
         reject_timeout_without_tools(requested)
     if requested.is_file:
         gc.disable()  # its values refer to none in a circle: what is done with is gone at once
-    with showing_progress(f"counting {requested.target}"):
-        report = count_verb.count_target(requested)
+    with showing_progress(f"counting {requested.target}") as on_progress:
+        report = count_verb.count_target(requested, on_progress)
     write_verb_result(apply_view_options(report, fields, fields["unit"]), **fields)
     backward = report.training.uncounted if report.training else ()
     if strict and (report.uncounted or backward):

@@ -449,6 +449,21 @@ class Frontend(Protocol):
             InputError: The model does not accept the inputs.
         """
 
+    def with_axis_size(self, tensor: Any, axis: int, size: int) -> Any:
+        """Return an input of a source with another size along an axis.
+
+        Args:
+            tensor: The input, as `prepare_source` made it.
+            axis: The axis, from 0 on.
+            size: The new size.
+
+        Returns:
+            An input of the same kind; if it has values, these are repeated. By default inputs are
+            specs.
+        """
+        shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
+        return msgspec.structs.replace(tensor, shape=shape)
+
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:

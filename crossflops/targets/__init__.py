@@ -56,8 +56,9 @@ def load_target_source(
         )
     if inputs_file is not None and specs:
         raise InputError("--input and --inputs cannot be combined", "leave out one of the two")
-    if sizes and (specs or inputs_file is not None):
-        flag = SIZES[next(iter(sizes))]
+    other_sizes = [size for size in sizes if specs or size != "batch"]
+    if other_sizes and (specs or inputs_file is not None):
+        flag = SIZES[other_sizes[0]]
         raise InputError(
             f"{flag} changes the default input and cannot be combined with --input or --inputs",
             f"leave out {flag}",
@@ -89,12 +90,15 @@ def load_target_source(
             f"write the name into the shape of an input, such as --input {name}x3x224x224",
         )
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
-    if sizes and values is not None and not isinstance(values, NamedModel):
+    has_own = values is not None and not isinstance(values, NamedModel)
+    if has_own and other_sizes:
         raise InputError(
-            f"{SIZES[next(iter(sizes))]} changes the usual input of a model, but {target} returns "
+            f"{SIZES[other_sizes[0]]} changes the usual input of a model, but {target} returns "
             "its own inputs",
-            "give the shapes of its inputs with --input",
+            "give the shapes of its inputs with --input, or name an axis of them that varies: "
+            "--vary seq=1",
         )
+    batch = sizes.get("batch") if has_own or inputs_file is not None else None
     origin = OF_TARGET
     if inputs_file is not None and is_batch_function(inputs_file):
         values = call_batch_function(inputs_file)
@@ -110,9 +114,12 @@ def load_target_source(
     provided = ProvidedInputs(
         file=inputs_file, specs=tuple(specs), known=known, values=values, origin=origin
     )
-    return with_control(
-        require_frontend(model).prepare_source(model, provided, owned=True), control
-    )
+    source = require_frontend(model).prepare_source(model, provided, owned=True)
+    if batch is not None:
+        from crossflops.targets.axes import with_batch_size  # most counts change no size
+
+        source = with_batch_size(source, batch)
+    return with_control(source, control)
 
 
 def _check_sizes_apply(target: str, usual: NamedModel | None, sizes: Mapping[str, int]) -> None:
@@ -174,16 +181,28 @@ def source_from_object(model: Any, inputs: Any) -> Source:
     return model_source(model, ProvidedInputs(values=inputs))
 
 
-def model_source(model: Any, provided: ProvidedInputs) -> Source:
-    """Return the Source of a model object with the given inputs, or with its example inputs."""
+def model_source(model: Any, provided: ProvidedInputs, sizes: Mapping[str, int] = {}) -> Source:
+    """Return the Source of a model object with the given inputs, with its example inputs, or with
+    its usual input in these sizes.
+
+    Raises InputError for a size that changes nothing.
+    """
     model, example = model_and_inputs_of_value(model, provided.values)
     values = provided.values
     is_empty = isinstance(values, tuple | list | dict) and not values
+    has_inputs = not is_empty or provided.file is not None or bool(provided.specs)
+    has_inputs = has_inputs or example is not None
+    usual = None if has_inputs else default_model_input(model, sizes)
+    if sizes and not (has_inputs and sizes.keys() == {"batch"}):
+        _check_sizes_apply("the model", usual, sizes)
     if example is not None and is_empty:
         provided = msgspec.structs.replace(provided, values=example)
-    elif is_empty and provided.file is None and not provided.specs:
-        usual = default_model_input(model)
-        if usual is not None:
-            specs = tuple(_choose_input_specs("the model", usual, (), None))
-            provided = ProvidedInputs(specs=specs, known=usual.values)
-    return require_frontend(model).prepare_source(model, provided, owned=False)
+    elif usual is not None:
+        specs = tuple(_choose_input_specs("the model", usual, (), None))
+        provided = ProvidedInputs(specs=specs, known=usual.values)
+    source = require_frontend(model).prepare_source(model, provided, owned=False)
+    if sizes and has_inputs:
+        from crossflops.targets.axes import with_batch_size  # most counts change no size
+
+        source = with_batch_size(source, sizes["batch"])
+    return source

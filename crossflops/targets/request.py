@@ -1,12 +1,13 @@
 """Turn a caller's request for one or two models into models that can be built."""
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from crossflops.errors import InputError, NormalizeError
+from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.frontends import (
     Source,
     library_of_target,
@@ -27,13 +28,13 @@ from crossflops.targets import (
     is_pipeline,
     load_target_source,
     model_source,
-    source_from_object,
 )
 from crossflops.targets.target import (
     build_target,
     call_batch_function,
     full_target_name,
     is_batch_function,
+    load_target_function,
     may_contain_pickle,
 )
 
@@ -57,7 +58,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `cache_dtype`, "" for that of the model. With a `draft` model, another target, that proposes
     `draft_tokens` tokens in a round, `acceptance` says how many hold. `named_inputs` has the texts
     of inputs whose shapes have named sizes, `named_sizes` the numbers that were given for these
-    names, and `varied` the model object of a caller whose inputs vary.
+    names. `axes` are the axes of tensors that `vary` names, as `targets.axes` reads them, and
+    `axis_sizes` their sizes other than in the tensors. `varied` is the model object of a caller
+    whose inputs vary, and `varied_inputs` the values that go with a target that varies.
     """
 
     target: str | None
@@ -90,7 +93,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     acceptance: str = ""
     named_inputs: tuple[str, ...] = ()
     named_sizes: dict[str, int] = {}
+    axes: dict[str, tuple[Any, ...]] = {}
+    axis_sizes: dict[str, int] = {}
     varied: Any = None
+    varied_inputs: Any = None
 
     @classmethod
     def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
@@ -112,8 +118,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         request = cls(
             target=target if isinstance(target, str) else None, **_copy_option_values(options)
         )
+        has_values = not is_empty_input(inputs) and not written
         if request.vary:
-            request = msgspec.structs.replace(request, vary=_dimension_names(request))
+            request = _with_dimension_names(request, has_values)
         if written and texts:
             request, texts = request._with_named_inputs(texts)
         if request.target is None and (request.arguments or request.dims):
@@ -121,13 +128,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 "arguments and dims cannot be used with a model object",
                 'leave them out, or give the target as text, such as "file.py:callable"',
             )
-        if request.sizes and (request.target is None or not is_empty_input(inputs)):
-            sized = SIZES[next(iter(request.sizes))]
+        other_sizes = [size for size in request.sizes if not has_values or size != "batch"]
+        if other_sizes and not is_empty_input(inputs):
+            sized = SIZES[other_sizes[0]]
             raise InputError(
                 f"{sized} and inputs cannot be combined: {sized} makes the default input of a "
-                "model that is given by name"
-                if request.target is not None
-                else f"{sized} cannot be used with a model object, which has no default input",
+                "model that is given by name",
                 f"leave out {sized}",
             )
         if request.weights is not None and request.target is None:
@@ -151,15 +157,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 provided = ProvidedInputs(specs=parse_inputs(texts))
             else:
                 provided = ProvidedInputs(values=inputs)
-            varied = target if request.named_inputs and request.vary else None
-            return msgspec.structs.replace(
-                request._with_model_source(model_source(target, provided)), varied=varied
-            )
+            source = model_source(target, provided, request.sizes)
+            request = request._with_source_at_axis_sizes(source)
+            return request._keeping_for_vary(target, inputs if has_values else None)
         if written:
             return msgspec.structs.replace(request, specs=parse_inputs(texts))
         if not request.is_file:
-            model, _ = build_target(request.target, request.arguments, request.allow_pickle)
-            return request._with_model_source(source_from_object(model, inputs))
+            return request._with_source_of_target(inputs)._keeping_for_vary(None, inputs)
         raise InputError(
             "an ONNX file is counted from the shapes of its inputs, but values are given",
             'give the shapes as text: ["x=1x3x224x224"]',
@@ -187,6 +191,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return size_names_in_inputs(self.named_inputs, (*self.named_sizes, *self.vary))
 
     @property
+    def vary_texts(self) -> tuple[str, ...]:
+        """The names of --vary with their axes, as the command line has them."""
+        if not self.axes:
+            return self.vary
+        from crossflops.targets.axes import axes_text
+
+        return tuple(axes_text(name, self.axes.get(name, ())) for name in self.vary)
+
+    @property
     def is_named(self) -> bool:
         """Whether the target is a model that a library has by name."""
         if self.target is None or self.is_file:
@@ -195,22 +208,55 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_sizes(self, sizes: Mapping[str, int]) -> "Request":
         """Return the request with these numbers for named sizes: of its inputs, of an ONNX
-        file, of the usual input of a model by name (`batch`), or for arguments of a callable.
+        file, of the usual input of a model (`batch`), or for arguments of a callable.
         """
-        inputs = self.input_size_names
-        own = {name: size for name, size in sizes.items() if name in inputs}
-        others = {name: size for name, size in sizes.items() if name not in inputs}
-        field = "dims" if self.is_file else "sizes" if self.is_named else "arguments"
-        changed = {field: {**getattr(self, field), **others}} if others else {}
-        request = msgspec.structs.replace(self, named_sizes={**self.named_sizes, **own}, **changed)
-        if not own:
-            return request
-        numbers = {**dict.fromkeys(inputs, UNNAMED_SIZE), **request.named_sizes}
-        specs = parse_inputs([with_named_sizes(text, numbers) for text in self.named_inputs])
+        by_field: dict[str, dict[str, int]] = {}
+        for name, size in sizes.items():
+            by_field.setdefault(self.field_of_size(name), {})[name] = size
+        changed = {
+            field: {**getattr(self, field), **numbers} for field, numbers in by_field.items()
+        }
+        request = msgspec.structs.replace(self, **changed)
+        specs: tuple[TensorSpec, ...] = ()
+        if "named_sizes" in by_field:
+            names = self.input_size_names
+            numbers = {**dict.fromkeys(names, UNNAMED_SIZE), **request.named_sizes}
+            specs = parse_inputs([with_named_sizes(text, numbers) for text in self.named_inputs])
         if self.given is None:
-            return msgspec.structs.replace(request, specs=specs)
-        source = model_source(self.varied, ProvidedInputs(specs=specs))
-        return request._with_model_source(source)
+            return msgspec.structs.replace(request, specs=specs) if specs else request
+        if specs or "sizes" in by_field:
+            values = None if specs else ()
+            provided = ProvidedInputs(specs=specs, values=values)
+            sized = {} if specs else request.sizes
+            source = model_source(self.varied, provided, sized)
+            return request._with_source_at_axis_sizes(source)
+        if "arguments" in by_field:
+            return request._with_source_of_target(self.varied_inputs)
+        return request._with_source_at_axis_sizes(self.given)
+
+    def field_of_size(self, name: str) -> str:
+        """Return the field of the request that has the number of a named size."""
+        if name in self.input_size_names:
+            return "named_sizes"
+        if name in self.axes:
+            return "axis_sizes"
+        if self.is_file:
+            return "dims"
+        if self.target is None or self.is_named:
+            return "sizes"
+        return "sizes" if name in SIZES and name not in self.target_parameters else "arguments"
+
+    @property
+    def target_parameters(self) -> dict[str, Any]:
+        """The parameters by name that the callable of a target can be given; {} without one."""
+        if self.target is None or self.is_file or self.is_named or ":" not in self.target:
+            return {}
+        try:
+            parameters = inspect.signature(load_target_function(self.target)).parameters
+        except (CrossflopsError, ValueError, TypeError):  # counting says what is wrong with it
+            return {}
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return {name: row for name, row in parameters.items() if row.kind in kinds}
 
     def source(self, values: bool = True) -> Source:
         """Return the request's model, with or without weight values, and its inputs.
@@ -220,7 +266,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if self.given is not None:
             return self.given
         assert self.target is not None
-        return load_target_source(
+        source = load_target_source(
             self.target,
             self.arguments,
             self.specs,
@@ -231,6 +277,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             sizes=self.sizes,
             values=values,
         )
+        return self._at_axis_sizes(source)
 
     @property
     def control(self) -> Control:
@@ -289,9 +336,38 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 f"leave out {flag}",
             )
 
-    def _with_model_source(self, source: Source) -> "Request":
+    def _keeping_for_vary(self, model: Any, inputs: Any) -> "Request":
+        """Return a copy of the request that keeps an object and values if they are used again, at
+        other sizes.
+        """
+        if not self.vary:
+            return self
+        return msgspec.structs.replace(self, varied=model, varied_inputs=inputs)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the inputs that vary are values of a caller, and no shapes."""
+        return self.varied_inputs is not None
+
+    def _with_source_of_target(self, inputs: Any) -> "Request":
+        """Return a copy of the request with the model of its target, built for these values."""
+        assert self.target is not None
+        model, _ = build_target(self.target, self.arguments, self.allow_pickle)
+        source = model_source(model, ProvidedInputs(values=inputs), self.sizes)
+        return self._with_source_at_axis_sizes(source)
+
+    def _with_source_at_axis_sizes(self, source: Source) -> "Request":
         """Return a copy of the request for a model that is built already, with its inputs."""
-        return msgspec.structs.replace(self, given=with_control(source, self.control))
+        source = with_control(self._at_axis_sizes(source), self.control)
+        return msgspec.structs.replace(self, given=source)
+
+    def _at_axis_sizes(self, source: Source) -> Source:
+        """Return a source with inputs in the sizes of named axes that the request has."""
+        if not self.axis_sizes:
+            return source
+        from crossflops.targets.axes import with_axis_sizes  # most counts change no size
+
+        return with_axis_sizes(source, self.axes, self.axis_sizes)
 
 
 _WITHOUT = {
@@ -312,18 +388,51 @@ def drop_unused_request_options(requests: Sequence[Request]) -> list[Request]:
     return [request.without_unused_options() for request in requests]
 
 
-def _dimension_names(request: Request) -> tuple[str, ...]:
-    """Return the names of --vary; of a model of no file `image-size` is `image_size`. Raises
-    InputError for a name that is there twice.
+def _with_dimension_names(request: Request, has_values: bool) -> Request:
+    """Return the request with the names and the axes of --vary; of a model of no file
+    `image-size` is `image_size`.
+
+    Of inputs with values `batch` is the first axis. Raises InputError for a name that is there
+    twice, and for axes of an ONNX file.
     """
-    names = (request.vary,) if isinstance(request.vary, str) else request.vary
+    axes = _axes_by_name(request.vary)
+    flags = {} if request.is_file else {flag[2:]: name for name, flag in SIZES.items()}
+    names = [flags.get(name, name) for name, _ in axes]
     repeated = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if repeated is not None:
         raise InputError(f"--vary names {repeated} twice", "leave out one of the two")
-    if request.is_file:
-        return tuple(names)
-    flags = {flag.removeprefix("--"): name for name, flag in SIZES.items()}
-    return tuple(flags.get(name, name) for name in names)
+    named = {name: own for name, (_, own) in zip(names, axes, strict=True) if own}
+    if named and request.is_file:
+        raise InputError(
+            f"--vary {next(iter(named))}: an ONNX file is counted from shapes, whose axes have no "
+            "numbers here",
+            "name a dimension of the file, or write the name into a shape: --input x=batchx64",
+        )
+    request = msgspec.structs.replace(request, vary=tuple(names))
+    values = (has_values or request.inputs_file is not None) and not request.is_file
+    if values and "batch" in names and "batch" not in {**named, **request.target_parameters}:
+        from crossflops.targets.axes import BATCH
+
+        named["batch"] = BATCH
+    if not named:
+        return request
+    sizes = {name: size for name, size in request.dims.items() if name in named}
+    if has_values and "batch" in named and "batch" in request.sizes:
+        sizes["batch"] = request.sizes["batch"]
+    dims = {name: size for name, size in request.dims.items() if name not in named}
+    return msgspec.structs.replace(request, axes=named, axis_sizes=sizes, dims=dims)
+
+
+def _axes_by_name(vary: Any) -> list[tuple[str, tuple[Any, ...]]]:
+    """Return (name, axes) of each dimension of --vary; most have no axes. Raises InputError."""
+    texts = (vary,) if isinstance(vary, str) else vary
+    if not isinstance(vary, Mapping) and not any("=" in text for text in texts):
+        return [(name, ()) for name in texts]
+    from crossflops.targets.axes import axes_from_mapping, parse_named_axes
+
+    if isinstance(vary, Mapping):
+        return list(axes_from_mapping(vary).items())
+    return [parse_named_axes(text) for text in texts]
 
 
 def _copy_option_values(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def count(
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
-    vary: Sequence[str] = (),
+    vary: str | Sequence[str] | Mapping[str, int | Mapping[str, int | Sequence[int]] | None] = (),
     observe: bool = False,
     as_: str | Sequence[str] | None = None,
     train: bool = False,
@@ -146,6 +146,7 @@ def count(
     image_size: int | None = None,
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
+    on_progress: Callable[[str], None] | None = None,
 ) -> "ShownReport":
     """Return the count of a model; with `as_` ("thop@0.0.31") also the number that this tool would
     print, without running it.
@@ -164,8 +165,10 @@ def count(
         branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
             by default the larger one.
         vary: Dimensions in which the totals are also given as polynomials: names in the texts of
-            `inputs` ("batchx3x224x224") or of an ONNX file, `batch`, `seq` or `image_size` of a
-            model that is given by its name, or arguments of the target's callable.
+            `inputs` ("batchx3x224x224") or of an ONNX file; `batch`, `seq` or `image_size` of the
+            usual input of a model; arguments of the target's callable; or axes of tensors,
+            `{"batch": 0, "seq": {"input_ids": 1, "mask": [1, 2]}}`, of which `batch` is the first
+            axis by default. `dims` are their sizes in the tables.
         observe: Whether to run an ONNX file once in onnxruntime, for sizes and iterations that
             depend on data.
         as_: Conventions to count by as well; a pattern ("torchstat*") names all that it matches.
@@ -190,11 +193,14 @@ def count(
         draft_tokens: The tokens that it proposes in a round.
         acceptance: How many of them are accepted on average, such as 2.5 or "5/2", or the chance
             of each one: "80%".
-        batch: The batch of a model that is given by its name, and the number of requests.
-        seq: The tokens of the usual input of a model that is given by its name.
-        image_size: The side in pixels of the usual image of a model that is given by its name.
+        batch: The batch of the usual input of a model, or the first axis of the tensors in
+            `inputs`; with `prompt` the number of requests.
+        seq: The tokens of the usual input of a model.
+        image_size: The side in pixels of the usual image of a model.
         allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each size of `vary`, and about each part of
+            a pipeline.
 
     Returns:
         The report, which prints as its page. Unknown work is in its `uncounted`, and never zero.
@@ -226,7 +232,7 @@ def count(
         acceptance=str(acceptance),
         sizes=_size_options(batch, seq, image_size), allow_pickle=allow_pickle,
     )  # fmt: skip
-    return ShownReport.of(count_target(request))
+    return ShownReport.of(count_target(request, on_progress or _ignore_api_progress))
 
 
 @restoring_imports()

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 # One run fills in what shapes do not tell: of a file with `--observe`, of a converted model.
 
 _Answer = TypeVar("_Answer")
+Progress = Callable[[str], None]
 _UNASKED = 120.0  # seconds for a run that was not asked for: a loop need not end
 _WRITES_DETACHED = (
     "the model overwrites a detached tensor in place; gradients of fully overwritten values "
@@ -520,24 +521,28 @@ def make_model_build(request: Request) -> ModelBuild:
     )
 
 
-def count_target(request: Request) -> Report:
-    """Return the report of a request about one model, or about a pipeline of several.
+def count_target(request: Request, on_progress: Progress = lambda _: None) -> Report:
+    """Return the report of a request about one model, or about a pipeline of several;
+    `on_progress` gets a line about each count of many.
 
     Raises what `native_count` raises.
     """
     if request.is_pipeline:
         from crossflops.verbs.pipeline import count_pipeline
 
-        return count_pipeline(request)
-    return native_count(request)[0]
+        return count_pipeline(request, on_progress)
+    return native_count(request, on_progress=on_progress)[0]
 
 
 @restoring_imports()
-def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
+def native_count(
+    request: Request, build: ModelBuild | None = None, on_progress: Progress = lambda _: None
+) -> tuple[Report, CountedModel]:
     """Return (report, counted model) of a request, with everything that it requests: conventions,
     training step, workload.
 
-    `build` is the model of the request, where the caller has more to ask of it.
+    `build` is the model of the request, where the caller has more to ask of it. `on_progress` gets
+    a line about each size of --vary.
 
     Raises UnknownNameError for a convention that there is not, InputError for weights that there
     are not, and what reading the model raises.
@@ -551,7 +556,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
     _refuse_generation_options(request)
     conventions = _request_conventions(request)
     with collecting_warnings() as sentences, checking_formula_matches() as warn_of_unmatched:
-        settled, formulas, run = _request_with_known_sizes(request)
+        settled, formulas, run = _request_with_known_sizes(request, on_progress)
         if build is None or settled is not request:
             build = make_model_build(settled)
         report, native = _count_report(build, settled.setting, conventions)
@@ -581,7 +586,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
             report = with_shapes(report, native.graph, native.trace)
         warn_of_unmatched(native)
     typed = {
-        "vary": request.vary or None,
+        "vary": request.vary_texts or None,
         "observe": request.observe or None,
         "as_": request.as_ or None,
         **training_option_values(request),
@@ -921,7 +926,7 @@ def _count_by_each_convention(
 
 
 def _request_with_known_sizes(
-    request: Request,
+    request: Request, on_progress: Progress
 ) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
     """Return (request with all sizes known, polynomials for --vary or UNSET, run for --observe or
     UNSET).
@@ -931,7 +936,7 @@ def _request_with_known_sizes(
     if request.vary:
         from crossflops.verbs.vary import fit_request_polynomials
 
-        formulas = fit_request_polynomials(request)
+        formulas = fit_request_polynomials(request, on_progress)
         request = request.with_sizes(formulas.at)
     if request.observe:
         request, run = request_with_observed_sizes(request)

@@ -37,7 +37,7 @@ from crossflops.targets.option_forms import FORMS, check_option_type, with_confi
 from crossflops.targets.request import Request, drop_unused_request_options
 from crossflops.targets.target import restoring_imports
 from crossflops.threads import record_warnings
-from crossflops.verbs.count import collecting_warnings, native_count
+from crossflops.verbs.count import Progress, collecting_warnings, native_count
 from crossflops.verbs.provenance import build_request_record, framework_versions
 
 _TABLE = "part"
@@ -68,8 +68,9 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 @restoring_imports()
-def count_pipeline(request: Request) -> Report:
-    """Return the report of a pipeline: the sum over all runs of its parts.
+def count_pipeline(request: Request, on_progress: Progress = lambda _: None) -> Report:
+    """Return the report of a pipeline: the sum over all runs of its parts. `on_progress` gets a
+    line about each part.
 
     Raises InputError for a file that is no list of parts, and for options that do not apply. What
     counting a part raises has the name of the part in front.
@@ -81,7 +82,7 @@ def count_pipeline(request: Request) -> Report:
         str(file.parent.resolve())
     )  # of modules next to it; `restoring_imports` ends it
     with collecting_warnings() as sentences:
-        counted = _count_parts(parts, request, file.parent)
+        counted = _count_parts(parts, request, file.parent, on_progress)
     report = pipeline_report(file.name, counted)
     typed: dict[str, Any] = {}
     made_with: dict[str, str] = {}
@@ -195,7 +196,9 @@ def _refuse_equal_names(parts: Sequence[_Part], file: Path) -> None:
 # The parts.
 
 
-def _count_parts(parts: Sequence[_Part], request: Request, folder: Path) -> list[CountedPart]:
+def _count_parts(
+    parts: Sequence[_Part], request: Request, folder: Path, on_progress: Progress
+) -> list[CountedPart]:
     """Return the parts with their reports; the options of the request hold for each that has a use
     for them. Relative paths of the parts are those in the folder.
     """
@@ -212,6 +215,7 @@ def _count_parts(parts: Sequence[_Part], request: Request, folder: Path) -> list
     counted = []
     for part, own in zip(parts, drop_unused_request_options(requests), strict=True):
         with naming_part_in_messages(part.name):
+            on_progress(f"counting {part.name}")
             report = native_count(own)[0]
         earlier = first.setdefault(part.target_and_arguments, part.name)
         weights_of = earlier if earlier != part.name else ""

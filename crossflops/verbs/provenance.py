@@ -83,13 +83,14 @@ def build_request_record(
     Where no inputs were given they are those of the model.
     """
     setting = request.setting
+    axes = {name: n for name, n in request.axis_sizes.items() if name not in request.sizes}
     model_flags = {
         "no_grad": None if setting.grad else True,
         "train_mode": setting.training or None,
         "allow_pickle": request.allow_pickle or None,
         "weights": request.weights,
         "inputs": request.inputs_file,
-        "dims": {**request.dims, **request.named_sizes} or None,
+        "dims": {**request.dims, **request.named_sizes, **axes} or None,
         "trips": request.trips or None,
         "branches": request.branches or None,
         **request.sizes,

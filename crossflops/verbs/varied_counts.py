@@ -4,13 +4,12 @@ An ONNX file is read once, and counted in milliseconds. A model of a framework i
 combination, which takes a second or more, so `Sampling` says how many are tried.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from crossflops.errors import CrossflopsError, InputError
+from crossflops.errors import InputError
 from crossflops.frontends.named import SIZES
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import OpenedFile
@@ -19,7 +18,6 @@ from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.targets.request import UNNAMED_SIZE, Request
-from crossflops.targets.target import load_target_function
 from crossflops.threads import filter_warnings
 
 
@@ -57,7 +55,7 @@ class PointCounter:
 
     `base` has the size of a dimension while another one varies. `caller_sizes` are those of the
     caller, to which the tables of the report belong. Dimensions in neither have the usual size of
-    the model.
+    the model. `on_progress` gets a line about each count.
     """
 
     def __init__(
@@ -66,17 +64,21 @@ class PointCounter:
         base: Mapping[str, int],
         caller_sizes: Mapping[str, int],
         sampling: Sampling,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._count_at = count_at
         self._known: dict[tuple[tuple[str, int], ...], CountedPoint] = {}
         self.base = dict(base)
         self.caller_sizes = dict(caller_sizes)
         self.sampling = sampling
+        self._on_progress = on_progress
 
     def point_at_sizes(self, sizes: Mapping[str, int]) -> CountedPoint:
         """Return the totals and the node costs for these sizes of named dimensions."""
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
+            listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            self._on_progress(f"counting at {listed} (size {len(self._known) + 1})")
             with filter_warnings("ignore"):  # the report's own count tells them, once
                 self._known[key] = _point_of_count(*self._count_at(sizes))
         return self._known[key]
@@ -124,7 +126,11 @@ def _point_of_count(graph: Graph, ledger: Ledger) -> CountedPoint:
 
 
 def file_counter(
-    file: OnnxFile, names: tuple[str, ...], dims: Mapping[str, int], setting: Setting
+    file: OnnxFile,
+    names: tuple[str, ...],
+    dims: Mapping[str, int],
+    setting: Setting,
+    on_progress: Callable[[str], None],
 ) -> PointCounter:
     """Return a counter of an ONNX file at sizes of these named dimensions; `dims` are the sizes
     that the caller gave.
@@ -138,10 +144,13 @@ def file_counter(
         return graph, count(graph)
 
     caller_sizes = {name: dims[name] for name in names if name in dims}
-    return PointCounter(count_file, dict.fromkeys(names, 64), caller_sizes, OF_FILES)
+    base = dict.fromkeys(names, 64)
+    return PointCounter(count_file, base, caller_sizes, OF_FILES, on_progress)
 
 
-def model_counter(request: Request, names: tuple[str, ...]) -> PointCounter:
+def model_counter(
+    request: Request, names: tuple[str, ...], on_progress: Callable[[str], None]
+) -> PointCounter:
     """Return a counter of the requested model at sizes of its named dimensions: those in the
     shapes of its inputs, of the usual input of a model by name, or arguments of a callable.
 
@@ -149,14 +158,13 @@ def model_counter(request: Request, names: tuple[str, ...]) -> PointCounter:
     """
     from crossflops.verbs.count import ModelBuild  # which imports this module when it varies
 
-    defaults = _integer_defaults(request)
-    for name in names:
-        if not _can_vary(request, name, defaults):
+    fields = {name: request.field_of_size(name) for name in names}
+    for name, field in fields.items():
+        if not _can_vary(request, name, field):
             raise _unknown_dimension_error(request, name)
-        is_in_shape = name in request.input_size_names or request.is_file
-        if name in request.dims and not is_in_shape:
-            option = SIZES[name] if request.is_named else f"--arg {name}="
-            separator = " " if request.is_named else ""
+        if name in request.dims and field in ("sizes", "arguments"):
+            option = SIZES[name] if field == "sizes" else f"--arg {name}="
+            separator = " " if field == "sizes" else ""
             raise InputError(
                 f"--dim {name} sets a name in the shape of an input, and no shape has this one",
                 f"write {option}{separator}{request.dims[name]}",
@@ -168,48 +176,61 @@ def model_counter(request: Request, names: tuple[str, ...]) -> PointCounter:
         counted = ModelBuild(sized).count(sized.setting)
         return counted.graph, counted.ledger
 
-    options = (defaults, request.arguments, request.dims, request.sizes, request.named_sizes)
-    known = {name: size for option in options for name, size in option.items()}
-    caller_sizes = {name: size for name in names if isinstance(size := known.get(name), int)}
-    has_usual = request.is_named and not request.named_inputs
-    base = {} if has_usual else dict.fromkeys(names, UNNAMED_SIZE)
-    return PointCounter(count_model, {**base, **caller_sizes}, caller_sizes, OF_MODELS)
-
-
-def _integer_defaults(request: Request) -> dict[str, int | None]:
-    """Return {name: default} of the arguments of a target's callable; None for one whose default
-    is no integer.
-
-    () if the target is no callable.
-    """
-    if request.target is None or request.is_file or request.is_named or ":" not in request.target:
-        return {}
-    try:
-        parameters = inspect.signature(load_target_function(request.target)).parameters
-    except (CrossflopsError, ValueError, TypeError):  # counting says what is wrong with it
-        return {}
-    return {
-        name: parameter.default if type(parameter.default) is int else None
-        for name, parameter in parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    known: dict[str, Mapping[str, object]] = {
+        "named_sizes": request.named_sizes,
+        "axis_sizes": _sizes_of_axes(request, [n for n in names if fields[n] == "axis_sizes"]),
+        "dims": request.dims,
+        "sizes": request.sizes,
+        "arguments": {**_integer_defaults(request), **request.arguments},
     }
+    sizes = {name: known[field].get(name) for name, field in fields.items()}
+    caller_sizes = {name: size for name, size in sizes.items() if type(size) is int}
+    # a usual input has its own size until it is given another one
+    base = {name: UNNAMED_SIZE for name, field in fields.items() if field != "sizes"}
+    base = {**base, **caller_sizes}
+    return PointCounter(count_model, base, caller_sizes, OF_MODELS, on_progress)
 
 
-def _can_vary(request: Request, name: str, defaults: Mapping[str, int | None]) -> bool:
-    """Return whether a name is a size of an input, of a model by name or of a file, or an
-    argument.
+def _sizes_of_axes(request: Request, names: Sequence[str]) -> dict[str, int]:
+    """Return the sizes of named axes of tensors: those of the caller, else those of the tensors.
+
+    Raises InputError for an input or an axis that is not there.
     """
-    if name in request.input_size_names or request.is_file:
+    if not names:
+        return {}
+    from crossflops.targets.axes import axis_size_of_source
+    from crossflops.targets.weights import build_source_and_reason_for_values
+
+    source, _ = build_source_and_reason_for_values(request.source, request.weights)
+    return {name: axis_size_of_source(source, name, request.axes[name]) for name in names}
+
+
+def _integer_defaults(request: Request) -> dict[str, int]:
+    """Return {name: default} of the arguments of a target's callable whose default is an
+    integer.
+    """
+    defaults = {name: row.default for name, row in request.target_parameters.items()}
+    return {name: value for name, value in defaults.items() if type(value) is int}
+
+
+def _can_vary(request: Request, name: str, field: str) -> bool:
+    """Return whether the request has a number of this name: a size of an input, of a model by
+    name or of a file, or an argument.
+    """
+    if field == "arguments":
+        return name in request.target_parameters
+    if field != "sizes":
         return True
-    if not request.is_named:
-        return name in defaults
-    return name in SIZES and not request.specs and request.inputs_file is None
+    has_inputs = bool(request.specs) or request.inputs_file is not None
+    return name in SIZES and not has_inputs and not (request.target is None and request.has_values)
 
 
 def _unknown_dimension_error(request: Request, name: str) -> InputError:
     """Return the error for a name of --vary that the model does not have."""
     hint = f"write the name into the shape of an input, such as --input {name}x3x224x224"
-    if request.is_named:
+    if request.has_values:
+        hint = f"name axes of the tensors, such as {name}=0, or {name}=input_ids:1,mask:1"
+    elif request.is_named:
         hint += ", or vary batch, seq or image_size without --input"
     elif request.target is not None:
         hint += f", or give the callable an argument {name}"

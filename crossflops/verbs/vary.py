@@ -7,7 +7,7 @@ Polynomials go through counted points in whole numbers and fractions alone.
 import itertools
 import random
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -46,9 +46,11 @@ class _Line(NamedTuple):
     degree: int | None
 
 
-def fit_request_polynomials(request: Request) -> Formulas:
+def fit_request_polynomials(
+    request: Request, on_progress: Callable[[str], None] = lambda _: None
+) -> Formulas:
     """Return the totals of the requested model as exact polynomials in the dimensions of --vary; a
-    dimension without one has a reason.
+    dimension without one has a reason. `on_progress` gets a line about each count.
 
     A polynomial is made from the fewest points and holds at further random ones, or it is none.
     Sizes with a stride have none: then it is tried on the multiples of 2, 4, ... 64.
@@ -60,9 +62,9 @@ def fit_request_polynomials(request: Request) -> Formulas:
     names = tuple(dict.fromkeys(request.vary))
     model = request.source().model if request.is_file else None
     if isinstance(model, OnnxFile) and not request.named_inputs:
-        counter = file_counter(model, names, request.dims, request.setting)
+        counter = file_counter(model, names, request.dims, request.setting, on_progress)
     else:
-        counter = model_counter(request, names)
+        counter = model_counter(request, names, on_progress)
     return _fit_polynomials(counter, names)
 
 

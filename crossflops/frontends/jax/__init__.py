@@ -101,6 +101,13 @@ class Jax(ShapeTracedFrontend):
         args, kwargs = jax.tree.map(self._placeholder_of_value, to_call_arguments(values))
         return args, kwargs
 
+    def with_axis_size(self, tensor: Any, axis: int, size: int) -> Any:
+        """Return the jax.ShapeDtypeStruct with another size along an axis."""
+        import jax
+
+        shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
+        return jax.ShapeDtypeStruct(shape, tensor.dtype)
+
     def _placeholder_of_value(self, value: Any) -> Any:
         """Return the shape and dtype of an input, or a plain value itself. Raises InputError."""
         if isinstance(value, PLAIN):

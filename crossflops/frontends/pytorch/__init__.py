@@ -225,6 +225,12 @@ class PyTorch(Frontend):
             model, args, kwargs, values=values, weights=kind, stored=weight_storage_bytes(model)
         )
 
+    def with_axis_size(self, tensor: Any, axis: int, size: int) -> Any:
+        """Return the tensor with another size along an axis; its values are repeated."""
+        from crossflops.frontends.pytorch.load.tensors import resize_tensor_axis
+
+        return resize_tensor_axis(tensor, axis, size)
+
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:

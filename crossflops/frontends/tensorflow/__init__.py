@@ -161,6 +161,13 @@ class TensorFlow(ShapeTracedFrontend):
         named = {name: self._placeholder_of_value(value, name) for name, value in kwargs.items()}
         return tuple(map(self._placeholder_of_value, args)), named
 
+    def with_axis_size(self, tensor: Any, axis: int, size: int) -> Any:
+        """Return the tf.TensorSpec with another size along an axis."""
+        import tensorflow as tf
+
+        shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
+        return tf.TensorSpec(shape, tensor.dtype, tensor.name)
+
     def _placeholder_of_value(self, value: Any, name: str | None = None) -> Any:
         """Return the tf.TensorSpec of an input, or a list or dict of them. Raises InputError."""
         if isinstance(value, Mapping):

@@ -202,6 +202,17 @@ def _value_items(value: Any) -> Iterator[Any]:
         yield from getattr(value, "__dict__", {}).values()
 
 
+def resize_tensor_axis(tensor: Any, axis: int, size: int) -> Any:
+    """Return a tensor with another size along an axis, whose values are those of the tensor again
+    and again: an index stays valid.
+    """
+    import torch
+
+    positions = torch.arange(size, device=tensor.device) % tensor.shape[axis]
+    resized = tensor.detach().index_select(axis, positions)
+    return resized.requires_grad_(tensor.requires_grad)
+
+
 # Values that hold tensors and are no lists, tuples or dicts.
 
 
