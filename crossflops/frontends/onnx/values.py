@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import accumulate
 from math import ceil, floor, isfinite, prod, sqrt
 from typing import Any, NamedTuple, TypeAlias
 
@@ -129,8 +130,14 @@ def _flatten_value(values: list[Value]) -> Value:
 
 
 def _squeeze_value(values: list[Value]) -> Value:
-    """Return the operand as a scalar if it has one item, otherwise unchanged."""
+    """Return the operand as a scalar if it has one item, a matrix of one row or one column as a
+    vector, otherwise unchanged. Raises ValueError for a matrix with more of both.
+    """
     data = values[0]
+    if data.rank == MATRIX:
+        if data.columns != 1 and len(data.items) != data.columns:
+            raise ValueError("the matrix has several rows and columns")
+        return Value(1, data.items, kind=data.kind)
     return data._replace(rank=0 if len(data.items) == 1 else data.rank)
 
 
@@ -359,9 +366,9 @@ _SEQUENCES = {
     "SequenceInsert": 1,
     "SequenceErase": -1,
 }
-_OF_MATRICES = ("Cast", "Identity", "Reshape", "Slice", "Transpose")
+_OF_MATRICES = ("Cast", "Identity", "Reshape", "Slice", "Squeeze", "Transpose")
 _EVALUATED = frozenset(
-    ("Constant", "ConstantOfShape", "Shape", "Size", "Cast", *_SEQUENCES, *OPERATORS)
+    ("Constant", "ConstantOfShape", "Shape", "Size", "Cast", "Split", *_SEQUENCES, *OPERATORS)
 )
 
 
@@ -376,11 +383,54 @@ def small_values_by_name(
     for node in nodes:
         if node.op_type not in _EVALUATED or node.domain:
             continue
-        if len(node.output) == 1 or node.op_type == "SequenceMap":
+        if node.op_type == "Split":
+            parts = _split_values(node, known_values)
+            known_values.update(zip(node.output, parts, strict=False))
+        elif len(node.output) == 1 or node.op_type == "SequenceMap":
             value = _value_of_node(node, shapes, known_values)
             if value is not None and len(value.items) <= MOST and _fits_64_bits(value):
                 known_values.update(dict.fromkeys(node.output, value))
     return known_values
+
+
+def _split_values(node: Any, known_values: Mapping[str, Value]) -> tuple[Value, ...]:
+    """Return the parts of a vector, or of a matrix by its rows or columns, as Split makes them; ()
+    if they are unknown.
+    """
+    data = known_values.get(node.input[0]) if node.input else None
+    sizes = known_values.get(node.input[1]) if len(node.input) > 1 and node.input[1] else None
+    if data is None or data.rank not in (1, MATRIX) or (len(node.input) > 1 and sizes is None):
+        return ()
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    axis = attributes["axis"].i if "axis" in attributes else 0
+    columns = data.columns if data.rank == MATRIX else 1
+    rows = len(data.items) // columns
+    is_by_column = data.rank == MATRIX and axis in (1, -1)
+    length, count = columns if is_by_column else rows, len(node.output)
+    equal = -(-length // count)
+    lengths = (
+        sizes.items
+        if sizes is not None
+        else (*([equal] * (count - 1)), length - equal * (count - 1))
+    )
+    if sum(lengths) != length or min(lengths) < 1 or len(lengths) != count:
+        return ()
+    ends = [int(end) for end in accumulate(lengths)]
+    return tuple(
+        _matrix_part(data, columns, range(begin, end), is_by_column)
+        for begin, end in zip([0, *ends], ends, strict=False)
+    )
+
+
+def _matrix_part(data: Value, columns: int, taken: range, is_by_column: bool) -> Value:
+    """Return these rows, or columns, of a matrix, or of a vector as a matrix of one column."""
+    items = tuple(
+        item
+        for index, item in enumerate(data.items)
+        if (index % columns if is_by_column else index // columns) in taken
+    )
+    own_columns = 0 if data.rank != MATRIX else len(taken) if is_by_column else columns
+    return data._replace(items=items, columns=own_columns)
 
 
 def _fits_64_bits(value: Value) -> bool:

@@ -3,6 +3,7 @@
 `write_files.py` beside this file wrote them. None of OpenVINO is needed to read them.
 """
 
+import json
 from pathlib import Path
 from shutil import copy
 
@@ -183,4 +184,92 @@ def test_networks_count_as_in_pytorch(name: str, tmp_path: Path) -> None:
     )
     report = crossflops.count(str(tmp_path / "model.xml"), ["1x3x64x64"])
     assert report.macs == crossflops.count(model, image).macs
+    assert not report.uncounted
+
+
+@pytest.mark.frameworks
+def test_a_network_with_open_sizes_counts_as_in_pytorch(tmp_path: Path) -> None:
+    """A Swin pads by sizes that the file computes: 18 rows of patches are no multiple of 4."""
+    openvino = pytest.importorskip("openvino", reason="OpenVINO is not installed")
+    import torch
+
+    from crossflops.targets.target import build_target
+
+    sizes = {
+        "patch_size": [4, 4], "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4],
+        "window_size": [4, 4], "num_classes": 10,
+    }  # fmt: skip
+    model, _ = build_target("torchvision.models.swin_transformer:SwinTransformer", sizes)
+    openvino.save_model(
+        openvino.convert_model(
+            model.eval(),
+            example_input=torch.zeros(1, 3, 64, 64),
+            input=[openvino.PartialShape([-1, 3, -1, -1])],
+        ),
+        tmp_path / "swin.xml",
+    )
+    report = crossflops.count(str(tmp_path / "swin.xml"), ["2x3x72x72"])
+    assert report.macs == crossflops.count(model, torch.zeros(2, 3, 72, 72)).macs
+    assert not report.uncounted
+
+
+# Two layers of width 32; for each of 2 x 16 tokens the products, and 16 x 32 twice of attention.
+_TOKENS = 2 * 16
+LANGUAGE_MODELS = {
+    # queries, keys, values and outputs 4 x 32^2, 2 x 32 x 128; 100 words
+    "gpt2": (
+        {"architectures": ["GPT2LMHeadModel"], "n_embd": 32, "n_layer": 2, "n_head": 2},
+        _TOKENS * (2 * (4 * 32**2 + 2 * 32 * 128 + 2 * 16 * 32) + 32 * 100),
+    ),
+    # keys and values of half the width, three products of 32 x 64; angles of 4 for each position
+    "llama": (
+        {
+            "architectures": ["LlamaForCausalLM"], "hidden_size": 32, "intermediate_size": 64,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        },
+        _TOKENS * (2 * (3 * 32**2 + 3 * 32 * 64 + 2 * 16 * 32) + 32 * 100),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("kind", LANGUAGE_MODELS)
+def test_a_language_model_counts_as_in_pytorch(kind: str, tmp_path: Path) -> None:
+    """Its batch and its tokens are open; the angles of positions are beside the sum by hand."""
+    openvino = pytest.importorskip("openvino", reason="OpenVINO is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    import torch
+
+    from crossflops.targets.target import build_target
+
+    options, by_hand = LANGUAGE_MODELS[kind]
+    config = {
+        **options, "model_type": kind, "vocab_size": 100, "max_position_embeddings": 128,
+        "use_cache": False, "bos_token_id": 0, "eos_token_id": 0, "dtype": "float32",
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model, _ = build_target(f"hf:{tmp_path}", {})
+
+    class Logits(torch.nn.Module):
+        """The model as a function of two tensors that returns one."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model.eval()
+
+        def forward(self, input_ids: object, attention_mask: object) -> object:
+            """Return the logits."""
+            result = self.model(input_ids=input_ids, attention_mask=attention_mask)
+            return result.logits
+
+    tokens = torch.ones(2, 8, dtype=torch.long)
+    openvino.save_model(
+        openvino.convert_model(Logits(), example_input=(tokens, tokens)), tmp_path / "model.xml"
+    )
+    shapes = ["input_ids=2x16:int64", "attention_mask=2x16:int64"]
+    report = crossflops.count(str(tmp_path / "model.xml"), shapes)
+    tokens = torch.ones(2, 16, dtype=torch.long)
+    source = crossflops.count(Logits(), (tokens, tokens))
+    assert report.macs == source.macs
+    assert source.macs - by_hand in (0, 4 * _TOKENS, 4 * 16)
     assert not report.uncounted
