@@ -20,6 +20,7 @@ from crossflops.frontends.sklearn.boosted import (
     tree_output_specs,
     tree_source_operations,
 )
+from crossflops.frontends.sklearn.chains import registering_chains
 from crossflops.frontends.sklearn.interpolation import writing_isotonic_as_interpolation
 from crossflops.frontends.sklearn.lost_settings import last_pipeline_step
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
@@ -59,6 +60,7 @@ def adapting_estimators_to_skl2onnx(
         stack.enter_context(_fixing_kmeans_bias())
         estimators = list(estimators)
         stack.enter_context(registering_boosted_models(estimators, trees))
+        stack.enter_context(registering_chains(estimators))
         stack.enter_context(_writing_only_transform_results(estimators))
         for estimator in estimators:
             for name, value in _attributes_to_set(estimator):
