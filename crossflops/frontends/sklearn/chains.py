@@ -1,7 +1,7 @@
 """Chains of estimators and regressions of a scaled target, which skl2onnx cannot convert.
 
 Each estimator of a chain reads the features and what those before it predicted. Source:
-sklearn/multioutput.py, `_BaseChain._get_predictions`; sklearn/compose/_target.py.
+sklearn/multioutput.py and sklearn/compose/_target.py.
 """
 
 import importlib
