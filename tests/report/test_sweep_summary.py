@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from crossflops.render.formats import FORMATS
+from crossflops.render.terminal import plain_page_text
 from crossflops.report.sweep import PublishedPoint, Sweep, SweepCase, SweepRow
 from crossflops.report.sweep_summary import agreement_of_tools, cause_shares
 
@@ -82,6 +83,14 @@ def test_the_page_has_a_picture_and_tables_that_sort(sweep):
     assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
     assert "it does not run" in text
     assert "+10.00 %" in text
+
+
+def test_a_model_is_found_by_its_family_in_files(sweep):
+    """The terminal, which has less room and no search, shows the model alone."""
+    lines = FORMATS[".md"](sweep).splitlines()
+    row = next(line for line in lines if line.startswith("| m:two "))
+    assert [cell.strip() for cell in row.strip("|").split("|")][:2] == ["m:two", "second"]
+    assert "second" not in plain_page_text(sweep)
 
 
 def test_a_page_of_500_models_is_below_5_mb(sweep):

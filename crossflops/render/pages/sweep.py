@@ -181,20 +181,25 @@ def _blocks_of_published_figures(sweep: Sweep) -> list[Block]:
 
 
 def _model_table(sweep: Sweep) -> Table:
-    """Return a table of the models: exact counts, and how far each tool is from them."""
+    """Return a table of the models: exact counts, and how far each tool is from them; in files
+    with the family, by which a reader searches.
+    """
     by_case: dict[str, dict[str, SweepRow]] = {}
     for row in sweep.rows:
         by_case.setdefault(case_name(row.case), {})[row.tool] = row
+    has_families = any(row.family for row in sweep.rows)
     rows = [
         Row.from_cells(
             name,
+            *((next(iter(rows_by_tool.values())).family,) if has_families else ()),
             *(_amount_text(amount) for amount in _native_amounts(rows_by_tool.get(NATIVE))),
             *(_difference_text(rows_by_tool.get(tool)) for tool in sweep.tools),
         )
         for name, rows_by_tool in by_case.items()
     ]
+    families = (Column(head="family", detail=True),) if has_families else ()
     heads = number_columns("parameters", "MACs", "FLOPs", *sweep.tools)
-    return Table(columns=(Column(head="model"), *heads), rows=tuple(rows), stub=1)
+    return Table(columns=(Column(head="model"), *families, *heads), rows=tuple(rows), stub=1)
 
 
 def _native_amounts(row: SweepRow | None) -> Sequence[Amount | None]:
