@@ -125,6 +125,27 @@ def test_packed_rows_go_where_pytorch_puts_them():
             assert torch.equal(sizes, expected_sizes)
 
 
+class Resampled(nn.Module):
+    """Images that are resampled to a size that two tensors say, in a tuple of them."""
+
+    def forward(self, x):
+        """Twice as many rows and columns."""
+        rows, columns = 2 * (x > -1).sum((0, 1)).amax(1)[0], 2 * (x > -1).sum((0, 1)).amax(0)[0]
+        return torch.cat(
+            [
+                nn.functional.interpolate(x, size=size, mode="bilinear", align_corners=True)
+                for size in zip(rows[None], columns[None], strict=True)
+            ]
+        )
+
+
+@pytest.mark.parametrize("tool", ["calflops", "deepspeed"])
+def test_a_size_of_tensors_is_a_size(tool):
+    """These tools multiply the given sizes: 2 x 2."""
+    report = crossflops.count(Resampled(), torch.ones(1, 1, 3, 5), as_=[tool])
+    assert report.as_.total == 4
+
+
 @dataclass(frozen=True)
 class Pair:
     """Two tensors."""

@@ -223,6 +223,21 @@ def test_an_image_has_its_tokens_in_the_text(target):
         load_target_source(target(LLAVA), {}, (), sizes={"seq": 4})
 
 
+def test_a_classifier_of_images_gets_no_text(target):
+    """The config of CLIP has text, but the class that it names does not take it."""
+    vision = {**LLAVA["vision_config"], "model_type": "clip_vision_model"}
+    small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    text = {**small, "model_type": "clip_text_model", "num_attention_heads": 4}
+    config = {"model_type": "clip", "projection_dim": 32}
+    for kind, names in (
+        ("CLIPForImageClassification", {"pixel_values"}),
+        ("CLIPModel", {"input_ids", "pixel_values"}),
+    ):
+        named = {**config, "architectures": [kind], "vision_config": vision, "text_config": text}
+        source = load_target_source(target(named), {}, ())
+        assert source.kwargs.keys() == names
+
+
 def test_images_and_text_are_counted_as_a_run_executes_them(target):
     """But for the last layer of the vision model, on whose result nothing depends.
 

@@ -107,7 +107,7 @@ def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> It
         shape = _sound_shape(config) if main == "input_values" else _spectrogram_shape(config)
         yield TensorSpec(main, "float32", (batch, *shape), "input")
     requires_text = "input_ids" in taken and taken["input_ids"].default is inspect.Parameter.empty
-    has_text = requires_text or _has_vision_and_text(config)
+    has_text = requires_text or (_has_vision_and_text(config) and "input_ids" in taken)
     if main == "input_ids" or (main == "pixel_values" and has_text):
         yield TensorSpec("input_ids", "int64", (batch, length), "input")
     sees = getattr(config, "vision_config", None) is not None

@@ -136,17 +136,40 @@ def list_argument_names(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tup
 def plain_json_value(value: Any) -> Scalar:
     """Return a plain value as JSON takes it; None for a tensor or an object.
 
-    NumPy's scalars become Python's: some are a kind of float or str that JSON does not take.
+    NumPy's scalars become Python's: some are a kind of float or str that JSON does not take. So
+    does an integer in a sequence that is a tensor, as in `size=(rows.sum(), 8)`, if its value is
+    known.
     """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
-        items = [plain_json_value(item) for item in value]
+        items = [_plain_item(item) for item in value]
         return items if all(item is not None for item in items) else None
     kind = type(value).__name__
     return str(value) if kind in {"dtype", "device", "memory_format", "layout"} else None
+
+
+def _plain_item(value: Any) -> Scalar:
+    """Return an item of a sequence as JSON takes it; None for an object, and for a tensor that is
+    not one known integer.
+
+    A tensor of an export with values has them beside it.
+    """
+    tensor = getattr(value, "real_tensor", None)
+    if tensor is None:
+        tensor = value
+    if f"{type(tensor).__module__}.{type(tensor).__name__}" != "torch.Tensor":
+        return plain_json_value(tensor)
+
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        is_index = tensor.dim() == 0 and tensor.dtype in (torch.int32, torch.int64)
+        is_known = not (tensor.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+        return int(tensor) if is_index and is_known else None
 
 
 # What a model returns -> the tensors in it, which is all that an export can return.
