@@ -28,15 +28,15 @@ FILE = FOLDER / "atlas.json.gz"
 # Those that count every architecture of PyTorch.
 TOOLS = ("torch-flop-counter", "fvcore", "thop", "calflops", "ptflops-pytorch")
 ORIGINS = {
-    "torchvision": "of torchvision",
-    "timm": "of timm",
-    "hf": "of transformers",
-    "diffusers": "of diffusers",
-    "smp": "of segmentation_models_pytorch",
-    "ultralytics": "of Ultralytics",
-    "keras": "of Keras",
-    "flax_models.py": "of Flax",
-    "models.py": "others",
+    "torchvision": "torchvision",
+    "timm": "timm",
+    "hf": "transformers",
+    "diffusers": "diffusers",
+    "smp": "segmentation_models_pytorch",
+    "ultralytics": "Ultralytics",
+    "keras": "Keras",
+    "flax_models.py": "Flax: [flax_models.py](../reports/atlas/flax_models.py)",
+    "models.py": "PyTorch: [models.py](../reports/atlas/models.py)",
 }
 
 
@@ -112,12 +112,12 @@ def headline(atlas):
     return f"Of {counted} architectures of PyTorch, {words} and {others[-1]}."
 
 
-def origins(atlas):
-    """How many models the atlas has of each library, and how many of its own files."""
+def table_of_origins(atlas):
+    """The table of docs/atlas.md: how many models are of each library, and of its own files."""
     counts = Counter(case.target.partition(":")[0].rpartition("/")[2] for case in atlas.cases)
-    *words, last = (f"{counts[key]} {name}" for key, name in ORIGINS.items())
     assert counts.keys() <= ORIGINS.keys()
-    return f"{', '.join(words)} and {last}"
+    lines = ["| library | models |", "|---|---|"]
+    return "\n".join(lines + [f"| {name} | {counts[key]} |" for key, name in ORIGINS.items()])
 
 
 def table_of_reasons(atlas):
@@ -126,7 +126,7 @@ def table_of_reasons(atlas):
     """
     exact = exact_counts(atlas)
     shares = cause_shares(atlas)
-    lines = ["| tool | exact | leaves out | counts besides |", "|---|---|---|---|"]
+    lines = ["| tool | exact | leaves out | counts in addition |", "|---|---|---|---|"]
     for tool in sorted(atlas.tools, key=lambda tool: -exact[tool][0] / exact[tool][1]):
         own = [share for share in shares if share.tool == tool and share.cases > 1]
         parts = [
@@ -172,7 +172,7 @@ def main():
     result.save(FILE)
     print(result)
     print(headline(result))
-    print(origins(result))
+    print(table_of_origins(result))
     print(table_of_reasons(result))
 
 

@@ -28,8 +28,8 @@ CONTEXT = click.Context(command_group, **command_group.context_settings)
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-# Options of start.py, of docs/build_site.py, of tests/make_atlas.py and of the plugin of pytest, and
-# of no verb alone.
+# Options of start.py, of docs/build_site.py, of tests/make_atlas.py and of the plugin of pytest,
+# and of no verb alone.
 FOREIGN = {
     "--add", "--quick", "--keep", "--nightly", "--links", "--update-flops", "--help", "--version",
 }  # fmt: skip
