@@ -97,12 +97,12 @@ def test_the_atlas_has_what_its_page_says():
 
 def test_the_readme_has_the_headline_of_the_atlas():
     """How often each tool equals the exact count; every one leaves out fused attention, and all
-    but the first count normalization.
+    except the first count normalization.
     """
     atlas = read_atlas()
     page = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
-    text = f"{headline(atlas)} None counts [fused attention](docs/causes.md), and all except the first"
-    assert f"{text} count normalization" in " ".join(page.split())
+    why = "None counts [fused attention](docs/causes.md), and all except the first count"
+    assert f"{headline(atlas)} {why} normalization" in " ".join(page.split())
     signs = {
         tool: {
             share.cause: share.median > 0 for share in cause_shares(atlas) if share.tool == tool

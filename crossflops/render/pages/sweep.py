@@ -197,9 +197,11 @@ def _model_table(sweep: Sweep) -> Table:
         )
         for name, rows_by_tool in by_case.items()
     ]
+    has_options = any(row.case.options_text for row in sweep.rows)
+    model = Column(head="model", flows=has_options)  # inputs by name are longer than all else
     families = (Column(head="family", detail=True),) if has_families else ()
     heads = number_columns("parameters", "MACs", "FLOPs", *sweep.tools)
-    return Table(columns=(Column(head="model"), *families, *heads), rows=tuple(rows), stub=1)
+    return Table(columns=(model, *families, *heads), rows=tuple(rows), stub=1)
 
 
 def _native_amounts(row: SweepRow | None) -> Sequence[Amount | None]:
