@@ -187,21 +187,28 @@ def _model_table(sweep: Sweep) -> Table:
     by_case: dict[str, dict[str, SweepRow]] = {}
     for row in sweep.rows:
         by_case.setdefault(case_name(row.case), {})[row.tool] = row
-    has_families = any(row.family for row in sweep.rows)
-    rows = [
-        Row.from_cells(
-            name,
-            *((next(iter(rows_by_tool.values())).family,) if has_families else ()),
-            *(_amount_text(amount) for amount in _native_amounts(rows_by_tool.get(NATIVE))),
-            *(_difference_text(rows_by_tool.get(tool)) for tool in sweep.tools),
-        )
-        for name, rows_by_tool in by_case.items()
-    ]
     has_options = any(row.case.options_text for row in sweep.rows)
-    model = Column(head="model", flows=has_options)  # inputs by name are longer than all else
+    has_families = any(row.family for row in sweep.rows)
+    rows = []
+    for rows_by_tool in by_case.values():
+        any_row = next(iter(rows_by_tool.values()))
+        rows.append(
+            Row.from_cells(
+                any_row.case.target,
+                *((any_row.case.options_text,) if has_options else ()),
+                *((any_row.family,) if has_families else ()),
+                *(_amount_text(amount) for amount in _native_amounts(rows_by_tool.get(NATIVE))),
+                *(_difference_text(rows_by_tool.get(tool)) for tool in sweep.tools),
+            )
+        )
+    options = (Column(head="options", flows=True),) if has_options else ()
     families = (Column(head="family", detail=True),) if has_families else ()
     heads = number_columns("parameters", "MACs", "FLOPs", *sweep.tools)
-    return Table(columns=(model, *families, *heads), rows=tuple(rows), stub=1)
+    return Table(
+        columns=(Column(head="model"), *options, *families, *heads),
+        rows=tuple(rows),
+        stub=1 + has_options,
+    )
 
 
 def _native_amounts(row: SweepRow | None) -> Sequence[Amount | None]:
