@@ -190,12 +190,12 @@ def parse_figure_heading(head: str) -> FigureColumn | None:
 
 def _parse_input_cell(text: str, row_name: str) -> dict[str, int | str]:
     """Return the input that a cell states as fields of a row: {"image_size": side}, {"input":
-    shape}, or {} for an empty cell.
+    shape} of images or clips, or {} for an empty cell.
     """
     if text.lower() in _EMPTY:
         return {}
     shape = re.sub(r"\s", "", text.lower()).strip("()[]").replace("×", "x").replace(",", "x")
-    if re.fullmatch(r"\d+x\d+x\d+x\d+", shape):
+    if re.fullmatch(r"\d+(x\d+){3,4}", shape):  # images, or clips of them
         return {"input": shape}
     match = _SIDES.fullmatch(text.strip("()[]"))
     if match is None:

@@ -165,7 +165,7 @@ def test_columns_are_found_by_their_names(tmp_path, head, columns, size):
     ("text", "expected"),
     [("224", (224, "")), ("224x224", (224, "")), ("3x224x224", (224, "")), ("", (None, "")),
      ("224x320", (None, "1x3x224x320")), ('"(3, 224, 224)"', (224, "")),
-     ("1x3x8x9", (None, "1x3x8x9"))],
+     ("1x3x8x9", (None, "1x3x8x9")), ("1x3x16x8x8", (None, "1x3x16x8x8"))],
 )  # fmt: skip
 def test_inputs_are_sides_or_shapes(tmp_path, text, expected):
     """A square image of three channels is a side; a missing input is the usual one."""
