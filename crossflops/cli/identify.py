@@ -44,7 +44,7 @@ RUN: Group = option_group(
 @verb(
     "identify",
     example="crossflops identify 4.11G torchvision:resnet50",
-    first=("--input", "--image-size", "--as", "--all", "--run-tokens", "-o"),
+    first=("--input", "--image-size", "--as", "--run-tokens", "-o"),
 )
 @click.argument("figure", metavar="NUMBER")
 @command_options(

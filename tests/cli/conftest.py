@@ -54,7 +54,7 @@ def answers(line, monkeypatch):
                 raise result
             return result
 
-        def native(request, build=None):
+        def native(request, build=None, on_progress=None):
             return answer(request), CountedModel(GRAPH, TRACE, LEDGER)
 
         monkeypatch.setattr(count, "native_count", native)

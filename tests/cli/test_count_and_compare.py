@@ -87,7 +87,7 @@ def test_json_is_all_there_is(line, answers, report):
 def test_what_a_model_prints_does_not_reach_stdout(line, answers, report, monkeypatch):
     """A model that prints while it is built does not spoil the JSON."""
 
-    def talkative(_):
+    def talkative(_, on_progress):
         print("building")
         return report(), None
 
