@@ -91,7 +91,7 @@ SPEEDS = [
 ]  # fmt: skip
 
 
-def found(name, text, run, tokens=2048, formulas=()):
+def search_run_figure(name, text, run, tokens=2048, formulas=()):
     """Return (candidates that print the figure, near ones, the nearest one) for a model."""
     figure = parse_run_figure(text)
     check_run_options(figure, run, Request(target="hf:config.json"))
@@ -108,27 +108,27 @@ def found(name, text, run, tokens=2048, formulas=()):
 def test_the_right_formula_comes_first(name, text, tool, rounded, source):
     """Its N is that of the model, or the one by which the model is named."""
     run = RunOptions(run_tokens=TRAINED[source.partition(": with")[0].partition(": table")[0]])
-    first = found(name, text, run)[0][0]
+    first = search_run_figure(name, text, run)[0][0]
     assert (first.tool, first.unit.partition(", ")[2]) == (tool, rounded), source
 
 
 @pytest.mark.parametrize(("name", "text", "run", "tokens", "tool", "source"), SPEEDS)
 def test_a_speed_and_an_mfu_are_those_of_a_formula(name, text, run, tokens, tool, source):
     """The tokens per second are those of all devices."""
-    assert found(name, text, run, tokens)[0][0].tool == tool, source
+    assert search_run_figure(name, text, run, tokens)[0][0].tool == tool, source
 
 
 def test_the_command_prints_the_number():
     """6 x 174 604 627 968 parameters x 300 G tokens; the run of an MFU in words."""
-    first = found("GPT-3 175B", "3.14E+23", RunOptions(run_tokens="300B"))[0][0]
+    first = search_run_figure("GPT-3 175B", "3.14E+23", RunOptions(run_tokens="300B"))[0][0]
     assert first.prints == 6 * MODELS["GPT-3 175B"].parameters.total * 300 * 10**9
     assert first.command == (
         "crossflops efficiency hf:config.json --seq 2048 --train --run-tokens 300B --as 6nd@2022"
     )
-    rounded = found("PaLM 540B", "2527.2 ZFLOPs", RunOptions(run_tokens="780B"))[0][0]
+    rounded = search_run_figure("PaLM 540B", "2527.2 ZFLOPs", RunOptions(run_tokens="780B"))[0][0]
     assert rounded.prints == 2_527_200 * 10**18
     assert rounded.command == "crossflops efficiency --params 540G --train --run-tokens 780B"
-    first = found("PaLM 540B", "46.2%", PALM_RUN)[0][0]
+    first = search_run_figure("PaLM 540B", "46.2%", PALM_RUN)[0][0]
     assert first.prints == pytest.approx(0.4623, abs=5e-5)
     assert first.command == (
         "crossflops efficiency hf:config.json --seq 2048 --train --tokens-per-second 238.3k "
@@ -140,7 +140,7 @@ def test_a_near_number_names_the_cause_that_is_missing():
     """Megatron-LM counts half of attention, so that it would print the whole without this."""
     full = 6 * TokenSequence(MODELS["L8"], 8192).macs // 8192
     run = RunOptions(run_tokens="1T")
-    _, near, _ = found("L8", str(full * 10**12), run, 8192, ["megatron-lm"])
+    _, near, _ = search_run_figure("L8", str(full * 10**12), run, 8192, ["megatron-lm"])
     assert [(one.tool, one.missing) for one in near] == [("megatron-lm", ("formula.causal-half",))]
 
 
@@ -148,7 +148,7 @@ def test_what_no_formula_prints_has_a_nearest_number():
     """5.76e23 are the budget of Gopher, which Chinchilla was given (2203.15556, table 4): its own
     70 G of parameters have matrices for relative positions, too, which no config here has.
     """
-    exact, _, nearest = found("Chinchilla", "5.76e23", RunOptions(run_tokens="1.4T"))
+    exact, _, nearest = search_run_figure("Chinchilla", "5.76e23", RunOptions(run_tokens="1.4T"))
     assert exact == []
     assert nearest.prints == pytest.approx(5.76e23, rel=0.02)
 
@@ -170,7 +170,7 @@ def test_what_no_formula_prints_has_a_nearest_number():
 def test_options_that_do_not_fit_the_figure_are_refused(text, run, message):
     """Each by its flag."""
     with pytest.raises(InputError, match=message):
-        found("L8", text, run)
+        search_run_figure("L8", text, run)
 
 
 @pytest.mark.parametrize("name", ["thop", "vllm", "kaplan@2020-forward"])

@@ -207,7 +207,7 @@ def test_containers_keep_their_form():
 
 @pytest.mark.torch
 def test_the_inputs_of_a_callable(file, tmp_path):
-    """Those that it returns, those of a file, and tensors with an argument of the callable."""
+    """Inputs that it returns, inputs of a file, and tensors with an argument of the callable."""
     import torch
 
     report = crossflops.count(f"{file}:pair", vary="batch")
